@@ -10,12 +10,11 @@ engine's tasks. Those refuse to be cancelled by a step's code.
 """
 
 import asyncio
-import contextlib
 import signal
 import threading
 import weakref
-from collections.abc import Coroutine, Iterator
-from contextvars import ContextVar
+from collections.abc import Coroutine
+from contextvars import ContextVar, Token
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -28,21 +27,28 @@ _root: Final[ContextVar[_Root | None]] = ContextVar("root_task", default=None)
 """The attempt's task, wherever a step's code runs: also in the tasks and callbacks that it starts."""
 
 
-@contextlib.contextmanager
-def step_code() -> Iterator[None]:
-    """Mark what runs in this block, and what it starts, as a step's code."""
-    task = asyncio.current_task()
-    if task is None or _root.get() is not None:
-        yield
-        return
-    # A weak reference: a task holds its context, and the two would keep each other.
-    token = _root.set(weakref.ref(task))
-    try:
-        yield
-    finally:
-        # A coroutine that is closed without having ended may be closed in another context.
-        with contextlib.suppress(ValueError):
-            _root.reset(token)
+class StepCode:
+    """Marks what runs in its block, and what that starts, as a step's code.
+
+    A class, not a generator: every attempt enters it.
+    """
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        self._token: Token[_Root | None] | None = None
+        task = asyncio.current_task()
+        if task is not None and _root.get() is None:
+            # A weak reference: a task holds its context, and the two would keep each other.
+            self._token = _root.set(weakref.ref(task))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            try:  # noqa: SIM105 - `suppress` costs as much as all the rest
+                _root.reset(self._token)
+            except ValueError:
+                # A coroutine that is closed without having ended may be closed in another context.
+                pass
 
 
 class _EngineTask(asyncio.Task[T]):

@@ -7,7 +7,7 @@ discarded. On PostgreSQL a lease keeps a second daemon from polling meanwhile.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import structlog
 from agent.core.clock import SECOND, Clock
 from agent.core.ids import new_id
 from agent.core.redaction import everywhere
+from agent.core.state_machine import TRIGGER, TriggerStatus, moved
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
@@ -25,6 +26,7 @@ from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
+from agent.triggers.kept_reader import KeptReader
 from agent.triggers.passes import Fire, broken
 from agent.triggers.run_builder import RunBuilder
 from agent.triggers.specs import WATCH
@@ -52,34 +54,71 @@ class WatchRunner:
     fire: Fire
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}/{new_id()}")
     resources: dict[str, Any] = field(default_factory=dict)
+    on_done: Callable[[], None] | None = None
+    """Called after each poll."""
     polling: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    _again: set[str] = field(default_factory=set)
+    """Watchers that changed while they were polled."""
+    _reader: KeptReader = field(init=False)
     _builder: RunBuilder = field(default_factory=lambda: RunBuilder(GraphCache()))
 
-    async def start_due(self, on_done: Callable[[], None] | None = None) -> int:
+    def __post_init__(self) -> None:
+        self._reader = KeptReader(self.database)
+
+    async def start_due(self) -> int:
         """Start polls of due watchers, as many as may run at once; return how many."""
         room = MOST_POLLS - len(self.polling)
         if room <= 0:
             return 0
-        now = self.clock.now()
-        rows = await asyncio.to_thread(self._due, now, room + len(self.polling))
-        started = 0
-        for row in rows:
-            if row.id in self.polling or started >= room:
-                continue
-            task = asyncio.create_task(self.poll_and_record(row))
-            self.polling[row.id] = task
-            task.add_done_callback(partial(self._finish, row.id, on_done))
-            started += 1
-        return started
+        rows = await asyncio.to_thread(self._due, self.clock.now(), room + len(self.polling))
+        chosen = [row for row in rows if row.id not in self.polling][:room]
+        for row in chosen:
+            self._start(row.id, self.poll_and_record(row))
+        return len(chosen)
 
-    def _finish(
-        self, trigger_id: str, on_done: Callable[[], None] | None, task: "asyncio.Task[None]"
-    ) -> None:
+    def poll_soon(self, trigger_id: str) -> None:
+        """Poll one watcher now, or again after the poll in progress: something has changed there."""
+        if trigger_id in self.polling:
+            self._again.add(trigger_id)
+        else:
+            self._start(trigger_id, self._poll_one(trigger_id))
+
+    def _start(self, trigger_id: str, poll: Coroutine[Any, Any, None]) -> None:
+        task = self.polling[trigger_id] = asyncio.create_task(poll)
+        task.add_done_callback(partial(self._finish, trigger_id))
+
+    def _finish(self, trigger_id: str, task: "asyncio.Task[None]") -> None:
         del self.polling[trigger_id]
-        if not task.cancelled() and task.exception() is not None:
-            log.error("watcher.defect", trigger=trigger_id, exc_info=task.exception())
-        if on_done is not None:
-            on_done()
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            log.error("watcher.defect", trigger=trigger_id, exc_info=error)
+        if trigger_id in self._again:
+            self._again.discard(trigger_id)
+            self.poll_soon(trigger_id)
+        if self.on_done is not None:
+            self.on_done()
+
+    async def _poll_one(self, trigger_id: str) -> None:
+        row = await asyncio.to_thread(self._claim, trigger_id)
+        if row is not None:
+            await self.poll_and_record(row)
+
+    def _claim(self, trigger_id: str) -> TriggerRow | None:
+        with self._reader.connect() as connection:
+            row = trigger_rows.find(connection, trigger_id)
+        if row is None or row.status != TriggerStatus.ACTIVE:
+            return None
+        return row if self.database.is_sqlite or self._lease(row, self.clock.now()) else None
+
+    async def aclose(self) -> None:
+        """Close what polls share."""
+        while self.resources:
+            _, resource = self.resources.popitem()
+            # Some sources share only plain values, such as the polls that still run.
+            if hasattr(resource, "aclose"):
+                await resource.aclose()
+        self._reader.close()
 
     async def run_due(self) -> None:
         """Poll every due watcher and wait for the results: for tests and the simulator."""
@@ -88,13 +127,13 @@ class WatchRunner:
 
     def next_time(self) -> int | None:
         """Return when the next watcher is due that is not polled now."""
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             rows = trigger_rows.due(connection, WATCH, 2**62, len(self.polling) + 1)
         times = [row.next_at for row in rows if row.id not in self.polling]
         return times[0] if times else None
 
     def _due(self, now: int, most: int) -> list[TriggerRow]:
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             rows = trigger_rows.due(connection, WATCH, now, most)
         if self.database.is_sqlite:
             return rows
@@ -119,7 +158,7 @@ class WatchRunner:
         _log(row, update, result)
 
     async def _planned(self, row: TriggerRow) -> TriggerUpdate:
-        if row.status == "paused":
+        if row.status == TriggerStatus.PAUSED:
             return await asyncio.to_thread(self._plan_resume, row)
         try:
             poll = await self.poll(row)
@@ -151,7 +190,7 @@ class WatchRunner:
 
     def context_of(self, row: TriggerRow, spec: dict[str, Any]) -> PollContext:
         """Return what a poll of a watcher may use."""
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             path = GraphCache().path(connection, row.workflow, row.workflow_version)
         return PollContext(
             self.clock,
@@ -163,11 +202,11 @@ class WatchRunner:
         )
 
     def _cursor(self, trigger_id: str) -> str | None:
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             return trigger_rows.cursor_of(connection, trigger_id)
 
     def _plan(self, row: TriggerRow, poll: Poll) -> TriggerUpdate:
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             keys = [item.key for item in poll.items]
             known = trigger_rows.known_keys(connection, row.id, keys) if keys else set()
             planner = WatchPlanner(connection, self._builder, row, self.clock.now())
@@ -176,7 +215,7 @@ class WatchRunner:
     def _plan_failure(
         self, row: TriggerRow, error: str, retry_seconds: float | None
     ) -> TriggerUpdate:
-        with self.database.connect("reader") as connection:
+        with self._reader.connect() as connection:
             planner = WatchPlanner(connection, self._builder, row, self.clock.now())
             return planner.plan_failure(error, retry_seconds)
 
@@ -184,7 +223,7 @@ class WatchRunner:
         """End a pause whose time is over: the next poll follows at once."""
         now = self.clock.now()
         values = {
-            "status": "active",
+            "status": moved(TRIGGER, "trigger.resumed", row.status),
             "pause_reason": None,
             "paused_until": None,
             "resumed_at": now,

@@ -671,6 +671,13 @@ MUTANTS: Final = (
         "kept: dict[str, str] = {}",
     ),
     Mutant(
+        "a reopened group counts as kept",
+        "a retried group counts as ended in the earlier task, and its answers are taken from there",
+        "agent/store/engine/lineage.py",
+        'for step_id, data in kept if data["status"] in STEP_ENDED}',
+        "for step_id, data in kept}",
+    ),
+    Mutant(
         "fork keeps a child's answer for another input",
         "a fork with an edited input keeps a child in which a person answered",
         "agent/tasks/rules/kept_answers.py",

@@ -1,9 +1,12 @@
 """Polls of web sources beside a real server."""
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
+import httpx
 import pytest
 
 from agent.core.clock import Clock
@@ -14,6 +17,8 @@ from tests.support.attempt import run
 from tests.support.http_server import Server, serving
 from tests.support.requesting import LOOPBACK
 
+_ssl_context = functools.cache(httpx.create_ssl_context)
+
 
 @asynccontextmanager
 async def poll_context(
@@ -22,7 +27,9 @@ async def poll_context(
     """Give what polls may use, and close its connections afterwards."""
     context = PollContext(Clock(), limits, timeout_seconds, None, most_items)
     try:
-        yield context
+        # Reading the certificates takes longer than the rest of a test, and none of them is used.
+        with patch.object(httpx, "create_ssl_context", _ssl_context):
+            yield context
     finally:
         for resource in context.resources.values():
             await resource.aclose()

@@ -41,7 +41,7 @@ async def call_async(
 ) -> Any:
     """Call and await a step's coroutine function; `where` names it in the error."""
     try:
-        with event_loop.step_code():
+        with event_loop.StepCode():
             return await function(*arguments, **named)
     except (Exception, EndAttempt):
         raise

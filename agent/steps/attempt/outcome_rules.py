@@ -56,8 +56,13 @@ async def decide(end: HandlerEnd, context: StepContext, limit: TimeLimit) -> Out
         return _interrupted(context, limit)
     if end.problem is not None:
         return _classify(end.problem, context)
-    assert end.outcome is not None
-    return await _checked(end.outcome, context)
+    outcome = end.outcome
+    assert outcome is not None
+    if not isinstance(outcome, Succeeded):
+        return outcome
+    if is_small(outcome.output):
+        return _check(outcome, context, is_large=False)
+    return await _check_in_thread(outcome, context)
 
 
 def code_name(context: StepContext) -> str:
@@ -103,38 +108,34 @@ def _classify(problem: BaseException, context: StepContext) -> Outcome:
     return Retry(StepError("exception", "code", text[:MAX_ERROR_TEXT]))
 
 
-async def _checked(outcome: Outcome, context: StepContext) -> Outcome:
-    """Check an outcome's output; a large one in a thread, also while the worker shuts down."""
-    if not isinstance(outcome, Succeeded):
-        return outcome
-    if is_small(outcome.output):
-        return _check_safely(outcome, context, is_large=False)
-    thread = asyncio.to_thread(_check_safely, outcome, context, is_large=True)
+async def _check_in_thread(outcome: Succeeded, context: StepContext) -> Outcome:
+    """Check a large output; also while the worker shuts down."""
+    thread = asyncio.to_thread(_check, outcome, context, is_large=True)
     checked, _ = await complete(asyncio.ensure_future(thread))
     return checked
 
 
-def _check_safely(outcome: Succeeded, context: StepContext, *, is_large: bool) -> Outcome:
-    """Check an output whose own methods may raise; any thread may call this."""
-    try:
-        return _check(outcome, context, is_large=is_large)
-    except BaseException as problem:  # a method of the value that the step's code returned
-        reason = describe_exception(problem)
-        text = f"what {code_name(context)} returned raised {reason} when it was read"
-        error = StepError("bad_output", "code", context.secrets.redact(text))
-        return Failed(error, outcome.idempotency_key)
-
-
 def _check(outcome: Succeeded, context: StepContext, *, is_large: bool) -> Outcome:
+    """Check an output, whose own methods may raise; any thread may call this."""
     limits = context.services.limits
-    if is_large and surely_exceeds(outcome.output, limits.output_bytes):
-        # Without encoding it, which would hold the interpreter's lock for as long as it is large.
-        return Failed(oversize_error(outcome.output, limits.output_bytes), outcome.idempotency_key)
-    output = context.secrets.redact_value(outcome.output)
-    schema = context.attempt_input.step.output_schema
-    error, text = check_output(output, schema, limits.output_bytes)
-    if error is not None:
-        return Failed(error, outcome.idempotency_key)
-    outcome.output, outcome.text = output, text
-    outcome.large = large_text(text, limits.inline_bytes)
+    try:
+        if is_large and surely_exceeds(outcome.output, limits.output_bytes):
+            # Without encoding it, which would hold the interpreter's lock for as long as it is large.
+            error = oversize_error(outcome.output, limits.output_bytes)
+            return Failed(error, outcome.idempotency_key)
+        output = context.secrets.redact_value(outcome.output)
+        schema = context.attempt_input.step.output_schema
+        problem, text = check_output(output, schema, limits.output_bytes)
+        if problem is not None:
+            return Failed(problem, outcome.idempotency_key)
+        outcome.output, outcome.text = output, text
+        outcome.large = large_text(text, limits.inline_bytes)
+    except BaseException as raised:  # by a method of the value that the step's code returned
+        return Failed(_unreadable(raised, context), outcome.idempotency_key)
     return outcome
+
+
+def _unreadable(raised: BaseException, context: StepContext) -> StepError:
+    reason = describe_exception(raised)
+    text = f"what {code_name(context)} returned raised {reason} when it was read"
+    return StepError("bad_output", "code", context.secrets.redact(text))

@@ -42,7 +42,9 @@ def time_limit_of(attempt_input: AttemptInput, services: Services) -> TimeLimit:
     seconds, step_error = attempt_input.step.timeout_seconds, None
     if seconds is None:
         seconds = _default_seconds(attempt_input, services)
-    step_deadline = None if attempt_input.pauses_when_time_is_over else attempt_input.deadline
+    step_deadline = attempt_input.deadline
+    if step_deadline is not None and attempt_input.pauses_when_time_is_over:
+        step_deadline = None
     for deadline, error in ((attempt_input.task.deadline, _TASK_OVER), (step_deadline, _STEP_OVER)):
         if deadline is None:
             continue
@@ -72,8 +74,10 @@ def _default_seconds(attempt_input: AttemptInput, services: Services) -> float |
 
 def is_out_of_time(attempt_input: AttemptInput, clock: Clock) -> bool:
     """Whether the step's time budget is over and pauses its task; calls in flight may finish."""
-    deadline = attempt_input.deadline if attempt_input.pauses_when_time_is_over else None
-    return deadline is not None and clock.now() >= deadline
+    deadline = attempt_input.deadline
+    if deadline is None or not attempt_input.pauses_when_time_is_over:
+        return False
+    return clock.now() >= deadline
 
 
 def out_of_time(attempt_input: AttemptInput, checkpoint: Json) -> Paused:

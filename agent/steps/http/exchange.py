@@ -28,6 +28,8 @@ _NETWORK_ERRORS = (
 )
 
 _PERMANENT: Final = frozenset({301, 308})
+_HIGHEST_PORT: Final = 65_535
+"""The HTTP library accepts more, and fails in unexpected ways when it connects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Exchange:
         limits = self._services.limits
         statuses: set[int] = set()
         for _ in range(limits.max_redirects + 1):
-            if request.url.scheme not in ("http", "https") or not request.url.host:
+            if not _is_address(request.url):
                 raise _refused("bad_request", f"{request.url} is not an http or https address")
             if self._may_visit is not None and not self._may_visit(str(request.url)):
                 problem = AddressRefusedError(f"{request.url} is not among the allowed addresses")
@@ -189,6 +191,11 @@ async def _read(
     return RawResponse(
         response.status_code, response.headers, body, is_encoded, url, is_moved=is_moved
     )
+
+
+def _is_address(url: httpx.URL) -> bool:
+    is_port = url.port is None or url.port <= _HIGHEST_PORT
+    return url.scheme in ("http", "https") and bool(url.host) and is_port
 
 
 def _refused(code: str, message: str) -> DefiniteFailure:

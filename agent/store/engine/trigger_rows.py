@@ -158,9 +158,13 @@ def of_workflow(connection: Connection, workflow: str) -> list[TriggerRow]:
     )
 
 
-def workflows_with_triggers(connection: Connection) -> set[str]:
-    """Return the names of workflows that have a trigger on record."""
-    rows = connection.query("SELECT DISTINCT workflow FROM triggers")
+def defined_by(connection: Connection, directory: str) -> set[str]:
+    """Return the workflows of a directory that have triggers in use."""
+    rows = connection.query(
+        "SELECT DISTINCT workflow FROM triggers WHERE directory = :directory"
+        " AND status <> 'removed'",
+        directory=directory,
+    )
     return {str(row[0]) for row in rows}
 
 
@@ -296,6 +300,18 @@ def known_keys(connection: Connection, trigger_id: str, keys: Sequence[str]) -> 
     return {str(row[0]) for row in rows}
 
 
+def taken_keys(tx: Connection, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return which of these (trigger id, key) have a fate already."""
+    if not pairs:
+        return set()
+    rows = tx.query(
+        f"SELECT f.trigger_id, f.key FROM {tx.sql.rows(trigger_id='text', key='text')}"
+        " JOIN firings AS f ON f.trigger_id = r.trigger_id AND f.key = r.key",
+        rows=set_of(pairs),
+    )
+    return {(str(trigger_id), str(key)) for trigger_id, key in rows}
+
+
 @cache
 def _insert_firings(sql: Sql) -> str:
     names = ", ".join(f'"{name}"' for name in _FIRING_TYPES)
@@ -338,19 +354,64 @@ def mark_seen(tx: Connection, trigger_id: str, keys: Sequence[str], now: int) ->
     )
 
 
+def mark_unchanged(tx: Connection, trigger_id: str, since: int, now: int) -> None:
+    """Record that everything which was seen since then is still shown."""
+    tx.defer(
+        "UPDATE firings SET seen_at = :now WHERE trigger_id = :id AND seen_at >= :since",
+        id=trigger_id,
+        since=since,
+        now=now,
+    )
+
+
 def firings_of(
-    connection: Connection, trigger_id: str, most: int, before: int | None = None
+    connection: Connection,
+    trigger_id: str,
+    most: int,
+    before: tuple[int, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the latest firings of a trigger, the newest first."""
+    """Return the latest firings of a trigger, the newest first: those before a time and key."""
+    at, key = (2**62, "") if before is None else before
     rows = connection.query(
         f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id"
-        " AND f.recorded_at < :before ORDER BY f.recorded_at DESC, f.nominal_at DESC, f.key DESC"
-        " LIMIT :most",
+        " AND (f.recorded_at, f.key) < (:at, :key)"
+        " ORDER BY f.recorded_at DESC, f.key DESC LIMIT :most",
         id=trigger_id,
+        at=at,
+        key=key,
         most=most,
-        before=2**62 if before is None else before,
     )
     return [dict(zip(FIRING_COLUMNS, row, strict=True)) for row in rows]
+
+
+def firing(connection: Connection, trigger_id: str, key: str) -> dict[str, Any] | None:
+    """Return one firing."""
+    rows = connection.query(
+        f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id AND f.key = :key",
+        id=trigger_id,
+        key=key,
+    )
+    return dict(zip(FIRING_COLUMNS, rows[0], strict=True)) if rows else None
+
+
+def count_instants(connection: Connection, trigger_id: str, after: int, until: int) -> int:
+    """Return how many instants later than `after` and up to `until` have a row of their own."""
+    rows = connection.query(
+        "SELECT count(*) FROM firings WHERE trigger_id = :id AND until_at IS NULL"
+        " AND nominal_at > :after AND nominal_at <= :until",
+        id=trigger_id,
+        after=after,
+        until=until,
+    )
+    return int(rows[0][0])
+
+
+def count_queued(connection: Connection, trigger_id: str) -> int:
+    """Return how many firings of a trigger wait to start."""
+    rows = connection.query(
+        "SELECT count(*) FROM firings WHERE trigger_id = :id AND status = 'queued'", id=trigger_id
+    )
+    return int(rows[0][0])
 
 
 def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, until: int) -> bool:
@@ -367,6 +428,40 @@ def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, u
     return changed > 0
 
 
-def counts(connection: Connection) -> Rows:
-    """Return (status, count) of all firings."""
-    return connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+def free_leases(tx: Connection, now: int | None) -> int:
+    """End the leases of daemons that are gone: all of them, or those that are over."""
+    if now is None:
+        return tx.execute(
+            "UPDATE triggers SET owner = NULL, owned_until = NULL WHERE owner IS NOT NULL"
+        )
+    return tx.execute(
+        "UPDATE triggers SET owner = NULL, owned_until = NULL"
+        " WHERE owner IS NOT NULL AND owned_until < :now",
+        now=now,
+    )
+
+
+def watcher_counts(connection: Connection) -> tuple[int, int, int]:
+    """Return how many watchers there are, how many have a cursor, and how many items were seen."""
+    rows = connection.query(
+        "SELECT count(*), count(cursor), (SELECT count(*) FROM firings AS f JOIN triggers AS t"
+        " ON t.id = f.trigger_id WHERE t.kind = 'watch') FROM triggers"
+        " WHERE kind = 'watch' AND status <> 'removed'"
+    )
+    watchers, cursors, seen = rows[0]
+    return int(watchers), int(cursors), int(seen)
+
+
+def failing(connection: Connection) -> dict[str, int]:
+    """Return the failures in a row of watchers that fail."""
+    rows = connection.query(
+        "SELECT id, failures FROM triggers WHERE kind = 'watch' AND failures > 0"
+        " AND status = 'active' ORDER BY id"
+    )
+    return {str(trigger_id): int(failures) for trigger_id, failures in rows}
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Return how many firings have each status."""
+    rows = connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
+    return {str(status): int(count) for status, count in rows}

@@ -155,22 +155,22 @@ Changes = tuple[tuple[str, ...], list[Any]]
 
 def update_steps(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
     """Write the changed columns of steps, given as (id, changes)."""
-    _update_rows(tx, "steps", STEP_TYPES, changed)
+    _update_rows(tx, "steps", changed)
 
 
-def _update_rows(
-    tx: Connection,
-    table: str,
-    types: Mapping[str, ColumnType],
-    changed: Iterable[tuple[str, Changes]],
-) -> None:
+def _update_rows(tx: Connection, table: str, changed: Iterable[tuple[str, Changes]]) -> None:
     """Update rows by their ids: one statement for each set of columns that changed."""
     shapes: defaultdict[tuple[str, ...], list[list[Any]]] = defaultdict(list)
     for row_id, (names, values) in changed:
         shapes[names].append([row_id, *values])
     for names, rows in shapes.items():
-        columns = (("id", types["id"]), *((name, types[name]) for name in names))
-        tx.defer(update_statement(tx.sql, table, columns), rows=set_of(rows))
+        tx.defer(_update_columns(tx.sql, table, names), rows=set_of(rows))
+
+
+@cache
+def _update_columns(sql: Sql, table: str, names: tuple[str, ...]) -> str:
+    types = STEP_TYPES if table == "steps" else TASK_TYPES
+    return update_statement(sql, table, tuple((name, types[name]) for name in ("id", *names)))
 
 
 @cache
@@ -186,7 +186,7 @@ def _next_wake(sql: Sql) -> str:
 
 def update_whole_tasks(tx: Connection, changed: Iterable[tuple[str, Changes]]) -> None:
     """Write the changed columns of tasks, next wake time included."""
-    _update_rows(tx, "tasks", TASK_TYPES, changed)
+    _update_rows(tx, "tasks", changed)
 
 
 def update_tasks(

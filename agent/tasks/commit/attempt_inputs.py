@@ -49,13 +49,11 @@ def load(
     fetched.missing = set()
     tasks = _load_tasks(connection, claimed, known, graphs)
     _load_outputs(connection, claimed, tasks, fetched)
-    # The first claim of a plain step finds no earlier values.
-    with_values = [step.id for _, step in claimed if step.has_history or step.is_item]
-    values = (
-        {row[0]: row[1:] for row in read.own_values(connection, with_values)} if with_values else {}
-    )
-    calls = _calls(connection, claimed, fetched)
-    asked = _approvals(connection, claimed)
+    # The first claim of a plain step finds nothing on record.
+    with_history = [(locked, step) for locked, step in claimed if step.has_history]
+    values = _own_values(connection, claimed, with_history)
+    calls = _calls(connection, with_history, fetched)
+    asked = _approvals(connection, with_history)
     inputs = []
     for locked, step in claimed:
         definition = locked.definition(step)
@@ -76,7 +74,7 @@ def load(
                 item=decode(item),
                 checkpoint=decode(checkpoint),
                 waited=_ended_wait(connection, waiting_on, graphs, fetched) if waiting_on else None,
-                deadline=_step_deadline(connection, locked, step),
+                deadline=_step_deadline(connection, locked, step, definition),
                 failures=step.failures,
                 last_error=decode(error),
                 upstream={
@@ -93,6 +91,17 @@ def load(
     if fetched.missing:
         raise NotFetchedError
     return inputs
+
+
+def _own_values(
+    connection: Connection, claimed: Claimed, with_history: Claimed
+) -> dict[str, tuple[Json, ...]]:
+    """Read the checkpoint, the item, the wait and the error of steps that may have one."""
+    step_ids = {step.id for _, step in with_history}
+    step_ids.update([step.id for _, step in claimed if step.is_item])
+    if not step_ids:
+        return {}
+    return {row[0]: row[1:] for row in read.own_values(connection, list(step_ids))}
 
 
 def _ended_wait(
@@ -119,9 +128,10 @@ def _workflows(
     return described
 
 
-def _step_deadline(connection: Connection, locked: LockedTask, step: StepRow) -> int | None:
+def _step_deadline(
+    connection: Connection, locked: LockedTask, step: StepRow, definition: Step
+) -> int | None:
     """Return when the time budget of a step ends, counted from its first claim."""
-    definition = locked.definition(step)
     if definition.budget is None:
         return None
     seconds = definition.budget.get("time_seconds")
@@ -189,16 +199,13 @@ def _load_outputs(
         tasks[task_id].ended[wanted[(task_id, index)]] = Upstream(status, value, decode(error))
 
 
-def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[RecordedApproval]]:
+def _approvals(connection: Connection, with_history: Claimed) -> dict[str, list[RecordedApproval]]:
     """Read the approvals of steps that may have asked for one before."""
     asking = [
         step.id
-        for locked, step in claimed
-        if step.has_history
-        and (
-            locked.definition(step).approval is not None
-            or locked.definition(step).kind in _KINDS_THAT_ASK
-        )
+        for locked, step in with_history
+        if locked.definition(step).approval is not None
+        or locked.definition(step).kind in _KINDS_THAT_ASK
     ]
     by_step: dict[str, list[RecordedApproval]] = {}
     for row in approval_rows.of_steps(connection, asking) if asking else ():
@@ -220,12 +227,12 @@ def _approvals(connection: Connection, claimed: Claimed) -> dict[str, list[Recor
 
 
 def _calls(
-    connection: Connection, claimed: Claimed, fetched: FetchedValues
+    connection: Connection, with_history: Claimed, fetched: FetchedValues
 ) -> dict[str, list[RecordedCall]]:
     """Read the recorded calls of steps that were claimed before."""
-    claimed_before = [step.id for _, step in claimed if step.has_history]
+    step_ids = [step.id for _, step in with_history]
     calls: dict[str, list[RecordedCall]] = {}
-    for row in call_rows.recorded_calls(connection, claimed_before) if claimed_before else ():
+    for row in call_rows.recorded_calls(connection, step_ids) if step_ids else ():
         calls.setdefault(row[0], []).append(_call(connection, row, fetched))
     return calls
 

@@ -26,12 +26,8 @@ class AttemptLoader:
         """Whether what was claimed last runs with nothing beside it."""
         self._graphs = graphs
         self._known = KnownTasks()
-        self._pending: list[ClaimedStep] = []
-
-    @property
-    def pending(self) -> list[ClaimedStep]:
+        self.pending: list[ClaimedStep] = []
         """Claimed steps whose inputs are not loaded yet."""
-        return self._pending
 
     def add(self, result: TxResult) -> None:
         """Take over what a committed transaction claimed, and learn from what it wrote."""
@@ -41,13 +37,13 @@ class AttemptLoader:
     def add_claims(self, result: TxResult) -> None:
         """Take over what a committed transaction claimed."""
         if result.claimed:
-            self._pending += result.claimed
+            self.pending += result.claimed
             self.is_isolated = result.is_isolated
 
     def load_all(self, connection: Connection) -> list[AttemptInput]:
         """Return the inputs of every pending attempt, and keep none of them."""
-        inputs = self._load(connection, self._pending)
-        self._pending = []
+        inputs = self._load(connection, self.pending)
+        self.pending = []
         return inputs
 
     def load_one(self, connection: Connection, claimed: ClaimedStep) -> list[AttemptInput]:
@@ -56,22 +52,22 @@ class AttemptLoader:
 
     def discard(self, claimed: ClaimedStep) -> None:
         """Drop a pending attempt that was loaded, or has failed."""
-        self._pending.remove(claimed)
+        self.pending.remove(claimed)
 
     def block(self, claimed: ClaimedStep) -> None:
         """Let a pending attempt wait for a download."""
         self.blocked.add(*claimed, is_isolated=self.is_isolated)
-        self._pending.remove(claimed)
+        self.pending.remove(claimed)
 
     def supply(self, address: str, content: bytes | None) -> None:
         """Add a downloaded value; attempts that are complete with it become pending."""
         for blocked in self.blocked.supply(address, content):
-            self._pending.append((blocked.locked, blocked.step))
+            self.pending.append((blocked.locked, blocked.step))
             self.is_isolated = blocked.is_isolated
 
     def clear(self) -> None:
         """Drop everything: the claims belong to another worker."""
-        self._pending = []
+        self.pending = []
         self.blocked.clear()
 
     def _load(self, connection: Connection, claimed: list[ClaimedStep]) -> list[AttemptInput]:

@@ -68,8 +68,11 @@ class Batch:
 
     def task_ids(self) -> set[str]:
         """Return the tasks that this changes, those to be created left out."""
-        claims = [part.claim for part in self.completions] + [part.claim for part in self.entries]
-        return {claim.task_id for claim in claims} | {end.parent_task_id for end in self.child_ends}
+        parts: list[Completion | JournalEntry] = [*self.completions, *self.entries]
+        task_ids = {part.claim.task_id for part in parts}
+        for end in self.child_ends:
+            task_ids.add(end.parent_task_id)
+        return task_ids
 
     def copy(self) -> "Batch":
         """Return a batch with the same parts, in lists of its own."""

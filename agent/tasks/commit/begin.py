@@ -8,7 +8,7 @@ never waited for, except where `Batch.must_wait` says so.
 from agent.store.db.database import DeferredRows
 from agent.store.engine import begin_tx, task_rows
 from agent.tasks.commit import due_tasks
-from agent.tasks.commit.batch import Batch
+from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS
@@ -102,8 +102,9 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
 def _step_keys(batch: Batch) -> list[StepKey]:
     """Return the steps of completions and journal entries, and the dependents of the completed."""
     keys: dict[StepKey, None] = {}
-    claims = [part.claim for part in batch.completions] + [part.claim for part in batch.entries]
-    for claim in claims:
+    parts: list[Completion | JournalEntry] = [*batch.completions, *batch.entries]
+    for part in parts:
+        claim = part.claim
         keys[(claim.task_id, claim.index, claim.parallel_index)] = None
         if claim.parallel_index >= 0:
             keys[(claim.task_id, claim.index, -1)] = None

@@ -188,7 +188,7 @@ class Committer:
 
     def _run(self, connection: Connection, tx: InFlightTx) -> TxResult:
         """Run a transaction on an open connection; the pipeline commits it."""
-        capacity = replace(tx.capacity, worker_id=self.worker_id, tx_number=tx.tx_number)
+        capacity = replace(tx.capacity, worker_id=self.session.worker_id, tx_number=tx.tx_number)
         now = self.clock.now()
         scope = TxScope(connection, tx.batch, capacity, self.graphs, self.cache, now, tx.may_assume)
         return transaction.run(scope)
@@ -291,7 +291,7 @@ class Committer:
             log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
             return
         done.attempts, done.is_isolated = attempts, self._loader.is_isolated
-        self.blocked.tidy()
+        self._loader.blocked.tidy()
 
     def _load_each(self, done: CommitResult) -> list[AttemptInput]:
         """Load pending attempts one by one, so that a bad record costs only its own step."""

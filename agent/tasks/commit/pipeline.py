@@ -66,7 +66,9 @@ class Pipeline:
 
     def add(self, tx: InFlightTx) -> bool:
         """Append a transaction; return whether it can be sent: not behind one that failed."""
-        tx.is_dropped = any(earlier.error is not None for earlier in self._sent)
+        for earlier in self._sent:
+            if earlier.error is not None:
+                tx.is_dropped = True
         self._sent.append(tx)
         return not tx.is_dropped
 

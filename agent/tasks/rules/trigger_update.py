@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from agent.core.state_machine import FiringStatus
 from agent.steps.types.outcome import Json
+from agent.tasks.rules.creation import Submission
 from agent.tasks.state.locked_task import LockedTask
 
 FireStatus = Literal["applied", "stale", "gone"]
@@ -59,7 +60,11 @@ class TriggerUpdate:
     """Why queued runs are skipped, if they are."""
     seen: list[str] = field(default_factory=list)
     """Keys of known items that a poll showed again."""
+    seen_since: int | None = None
+    """Items that were seen since then are still shown: the source has not changed."""
     events: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    submissions: list[Submission] = field(default_factory=list)
+    """Other tasks to create with it: the question about missed runs."""
 
     def skip_runs(self, reason: str) -> None:
         """Start nothing: every run is skipped, and queued ones too."""

@@ -28,16 +28,12 @@ class BatchSender:
         self._thread = thread
         self._outbox = outbox
         self._slots = slots
-        self._unconfirmed: InFlightTx | None = None
-
-    @property
-    def has_unconfirmed(self) -> bool:
-        """Whether a transaction was sent whose COMMIT is not confirmed."""
-        return self._unconfirmed is not None
+        self.unconfirmed: InFlightTx | None = None
+        """The transaction that was sent and whose COMMIT is not confirmed."""
 
     async def commit(self, *, must_query_due: bool, is_stopping: bool) -> list[FinishedTx]:
         """Send a batch; return the transactions that are complete with it, in order."""
-        ahead, self._unconfirmed = self._unconfirmed, None
+        ahead, self.unconfirmed = self.unconfirmed, None
         may_pipeline = not (self._committer.database.is_sqlite or must_query_due or is_stopping)
         batch = self._outbox.take(is_half=may_pipeline and ahead is None)
         capacity = self._slots.capacity(
@@ -49,7 +45,7 @@ class BatchSender:
             tx = self._committer.send(batch, capacity)
             finished = [] if ahead is None else [self._complete(ahead)]
             if may_stay and tx.is_unconfirmed:
-                self._unconfirmed = tx
+                self.unconfirmed = tx
             else:
                 finished.append(self._complete(tx))
             return finished
@@ -58,7 +54,7 @@ class BatchSender:
 
     async def complete_unconfirmed(self) -> list[FinishedTx]:
         """Wait for the unconfirmed transaction, if there is one."""
-        ahead, self._unconfirmed = self._unconfirmed, None
+        ahead, self.unconfirmed = self.unconfirmed, None
         if ahead is None:
             return []
         return [await self._thread.run(lambda: self._complete(ahead))]

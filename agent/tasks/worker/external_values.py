@@ -38,6 +38,7 @@ class ExternalValues:
         wake: Callable[[], None],
     ) -> None:
         self._committer = committer
+        self._blocked = committer.blocked
         self._thread = thread
         self._outbox = outbox
         self._wake = wake
@@ -60,7 +61,7 @@ class ExternalValues:
     @property
     def claims(self) -> list[Claim]:
         """The claims of steps that wait for a download."""
-        return [each.claim for each in self._committer.blocked.steps]
+        return [each.claim for each in self._blocked.steps]
 
     @property
     def more_running(self) -> int:
@@ -70,7 +71,7 @@ class ExternalValues:
         for a download; both within bounds. A step that will run isolated counts: nothing may start
         beside it.
         """
-        waiting = self._committer.blocked.steps
+        waiting = self._blocked.steps
         isolated = sum(blocked.is_isolated for blocked in waiting)
         ended = 0 if self._uploads is None else self._uploads.ended
         beyond = max(len(waiting) - MOST_WAITING, 0)
@@ -97,20 +98,20 @@ class ExternalValues:
         if self._delayed:
             for attempt_input in done.attempts:
                 self._record_proceeding(attempt_input)
-        if self._committer.blocked.steps or self._downloads.is_busy:
-            self._downloads.fetch(self._committer.blocked.wanted)
+        if self._blocked.steps or self._downloads.is_busy:
+            self._downloads.fetch(self._blocked.wanted)
 
     async def note_poll(self, poll: PollResult) -> bool:
         """Drop blocked steps whose claims are gone; return those of failing tasks unstarted.
 
         Return whether one of them was to run isolated.
         """
-        if not self._committer.blocked.steps:
+        if not self._blocked.steps:
             return False
         gone = await self._abandon(poll.stops)
         stopped = {
             each.step.id
-            for each in self._committer.blocked.steps
+            for each in self._blocked.steps
             if each.step.id in poll.failing
             and each.locked.definition(each.step).run_on == "success"
         }
@@ -137,7 +138,7 @@ class ExternalValues:
 
     def _record_delay(self, address: str, message: str) -> None:
         """Record for each step that waits for a value why it does."""
-        for each in self._committer.blocked.steps:
+        for each in self._blocked.steps:
             if address in each.missing and each.step.id not in self._delayed:
                 self._delayed.add(each.step.id)
                 delay = {"store": store_of(address), "error": message}
@@ -156,4 +157,4 @@ class ExternalValues:
         if not step_ids:
             return []
         self._delayed.difference_update(step_ids)
-        return await self._thread.run(lambda: self._committer.blocked.abandon(step_ids))
+        return await self._thread.run(lambda: self._blocked.abandon(step_ids))

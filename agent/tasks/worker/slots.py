@@ -34,7 +34,8 @@ class Slots:
         is_stopping: bool = False,
     ) -> ClaimCapacity:
         """Return how much a batch may claim, behind a transaction that is not confirmed yet."""
-        self._release_uploading()
+        if self._attempts.isolated:
+            self._release_uploading()
         running = len(self._attempts) - len(batch.completions) + self._external.more_running
         if unconfirmed is not None:
             running += unconfirmed.more_running

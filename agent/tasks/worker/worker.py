@@ -199,13 +199,15 @@ class Worker:
         """Poll if there is a reason to, commit if there is a reason to, else wait for one."""
         if self._failure is not None:
             raise self._failure
-        if self._sender.has_unconfirmed and self.outbox.is_empty:
+        if self._sender.unconfirmed is not None and self.outbox.is_empty:
             # Attempts that end at once fill a batch that is sent before the last one is confirmed.
             await asyncio.sleep(0)
             if self.outbox.is_empty:
                 await self._complete_unconfirmed()
                 return
-        wait = await self._poll_if_needed()
+        wait = self._polls.poll_delay(self.clock.monotonic(), is_idle=self.outbox.is_empty)
+        if wait is not None and wait <= 0:
+            wait = await self._poll()
         is_due = wait is not None and wait <= 0
         if is_due or not self.outbox.is_empty or self._is_commit_due():
             await self.commit(must_query_due=is_due)
@@ -215,13 +217,10 @@ class Worker:
             wait = self._polls.backoff_delay(self.clock.monotonic())
         await self.sleep(min(limits if wait is None else [*limits, wait]))
 
-    async def _poll_if_needed(self) -> float | None:
+    async def _poll(self) -> float | None:
         """Return in how many seconds to claim due work: 0 or less is now, None is not known."""
-        delay = self._polls.poll_delay(self.clock.monotonic(), is_idle=self.outbox.is_empty)
-        if delay is None or delay > 0:
-            return delay
         has_changes = self._polls.begin_poll()
-        due_in = await self._poll()
+        due_in = await self._read_changes()
         return self._polls.claim_delay(
             due_in, self.clock.monotonic(), has_changes=has_changes, has_slot=self._has_slot
         )
@@ -255,7 +254,7 @@ class Worker:
                 self._polls.request()
         self._wakeup.clear()
 
-    async def _poll(self) -> float | None:
+    async def _read_changes(self) -> float | None:
         """Read what changed; return in how many seconds the next task is due."""
         await self._complete_unconfirmed()
         await self._check_peers()
@@ -296,7 +295,7 @@ class Worker:
         )
 
     async def _complete_unconfirmed(self) -> None:
-        if self._sender.has_unconfirmed:
+        if self._sender.unconfirmed is not None:
             await self._handle(await self._sender.complete_unconfirmed())
 
     async def _handle(self, finished: list[FinishedTx]) -> None:

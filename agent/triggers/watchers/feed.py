@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from agent.core.clock import SECOND
 from agent.triggers.watchers import http_poll
 from agent.triggers.watchers.parser_process import parse_apart
 from agent.triggers.watchers.source import (
@@ -19,6 +20,8 @@ _ACCEPT: Final = (
     " application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 )
 
+_DAY_US: Final = 86_400 * SECOND
+
 
 def open_source(keys: dict[str, Any]) -> Source:
     """Return the feed that these keys name."""
@@ -26,7 +29,10 @@ def open_source(keys: dict[str, Any]) -> Source:
 
 
 class FeedSource:
-    """A feed; its cursor has the validators of the last response and the hash of its body."""
+    """A feed; its cursor has the validators of the last response and the hash of its body.
+
+    The first poll of a day reads the feed whole: some servers answer 304 although it has changed.
+    """
 
     def __init__(self, keys: dict[str, Any]) -> None:
         self._keys = keys
@@ -34,9 +40,13 @@ class FeedSource:
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Return all entries that the feed shows, or none if it is unchanged."""
         require("feedparser", "feedparser")
-        fetched = await http_poll.get(self._keys, cursor, context, accept=_ACCEPT)
+        today = context.clock.now() // _DAY_US
+        is_read_today = isinstance(cursor, dict) and cursor.get("read_on_day") == today
+        known = cursor if is_read_today else None
+        fetched = await http_poll.get(self._keys, known, context, accept=_ACCEPT)
+        new_cursor = {**fetched.cursor, "read_on_day": today}
         if fetched.body is None:
-            return Poll(cursor=fetched.cursor, is_unchanged=True)
+            return Poll(cursor=new_cursor, is_unchanged=True)
         options = {
             "content_type": fetched.content_type,
             "url": fetched.url,
@@ -51,6 +61,6 @@ class FeedSource:
         ]
         return Poll(
             items=items,
-            cursor=fetched.cursor,
+            cursor=new_cursor,
             new_baseline=http_poll.changed_definition(self._keys, cursor),
         )

@@ -20,7 +20,11 @@ _TEXT_LENGTH: Final = 20_000
 """Of a summary and of a content."""
 _LINE_LENGTH: Final = 2_000
 """Of titles, links, names and ids."""
-_MOST_TAGS: Final = 100
+_WORD_LENGTH: Final = 200
+"""Of tags and types."""
+_MOST_TAGS: Final = 50
+_MOST_AUTHORS: Final = 20
+_MOST_ENCLOSURES: Final = 10
 _KEY_LENGTH: Final = 500
 _JSON_FEED: Final = re.compile(r"https?://(www\.)?jsonfeed\.org/version/")
 _END_OF_FEED: Final = re.compile(rb"</\s*([\w.-]+:)?(rss|feed|rdf|channel)\s*>", re.IGNORECASE)
@@ -86,14 +90,14 @@ def _xml_entry(entry: Any) -> _Entry:
         "content": _text(contents[0].get("value") if contents else ""),
         "published": _instant(dates[0] or dates[1]),
         "author": _line(entry.get("author")),
-        "tags": [_line(tag.get("term")) for tag in (entry.get("tags") or [])[:_MOST_TAGS]],
+        "tags": [_word(tag.get("term")) for tag in (entry.get("tags") or [])[:_MOST_TAGS]],
         "enclosures": [
             {
                 "url": _line(enclosure.get("href")),
-                "type": _line(enclosure.get("type")),
-                "length": _line(enclosure.get("length")),
+                "type": _word(enclosure.get("type")),
+                "length": _word(enclosure.get("length")),
             }
-            for enclosure in (entry.get("enclosures") or [])[:_MOST_TAGS]
+            for enclosure in (entry.get("enclosures") or [])[:_MOST_ENCLOSURES]
         ],
     }
 
@@ -124,15 +128,15 @@ def _json_entry(item: dict[str, Any]) -> _Entry:
         "summary": _text(item.get("summary")),
         "content": _text(item.get("content_html") or item.get("content_text")),
         "published": _iso(item.get("date_published") or item.get("date_modified")),
-        "author": ", ".join(filter(None, map(_line, names[:_MOST_TAGS]))),
-        "tags": [_line(tag) for tag in _list(item.get("tags"))[:_MOST_TAGS]],
+        "author": ", ".join(filter(None, map(_word, names[:_MOST_AUTHORS]))),
+        "tags": [_word(tag) for tag in _list(item.get("tags"))[:_MOST_TAGS]],
         "enclosures": [
             {
                 "url": _line(part.get("url")),
-                "type": _line(part.get("mime_type")),
-                "length": _line(part.get("size_in_bytes")),
+                "type": _word(part.get("mime_type")),
+                "length": _word(part.get("size_in_bytes")),
             }
-            for part in attachments[:_MOST_TAGS]
+            for part in attachments[:_MOST_ENCLOSURES]
         ],
     }
 
@@ -179,11 +183,15 @@ def _id(value: Any) -> str:
 def _line(value: Any) -> str:
     if value is None or isinstance(value, dict | list | bool):
         return ""
-    return clean(value).strip()[:_LINE_LENGTH]
+    return clean(str(value).strip()[:_LINE_LENGTH])
+
+
+def _word(value: Any) -> str:
+    return _line(value)[:_WORD_LENGTH]
 
 
 def _text(value: Any) -> str:
-    return clean(value)[:_TEXT_LENGTH] if isinstance(value, str) else ""
+    return clean(value[:_TEXT_LENGTH]) if isinstance(value, str) else ""
 
 
 def _instant(moment: Any) -> str | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import structlog
+
 from agent.steps.attempt.secrets import Secrets, references
 from agent.steps.types.errors import DefiniteFailure
 from agent.triggers.watchers.source import Json, PollContext, SourceError
@@ -22,7 +24,10 @@ _OVERLOADED: Final = frozenset({429, 503})
 _MAX_VALIDATOR_LENGTH: Final = 1000
 _SHOWN_URL_LENGTH: Final = 300
 _SHOWN_BODY_LENGTH: Final = 80
+_SHOWN_PROBLEM_LENGTH: Final = 2000
+_SEARCHED_LENGTH: Final = 16_384
 
+log = structlog.get_logger(__name__)
 _secrets: Final = Secrets()
 
 
@@ -37,7 +42,7 @@ class Fetched:
     url: str
     """Where it came from, after the redirects; without a password."""
     cursor: dict[str, Json]
-    """`etag`, `modified`, `body_hash` and `definition`, for the source's own cursor."""
+    """`etag`, `modified`, `body_hash`, `definition` and `moved_to`, for the source's own cursor."""
 
 
 async def get(
@@ -69,12 +74,19 @@ async def get(
         return _fetched(None, response, {**known, **{k: v for k, v in fresh.items() if v}})
     body = _whole_body(url, response, context)
     body_hash = hashlib.sha256(body).hexdigest()
-    made = {**_new_validators(response), "body_hash": body_hash, "definition": _definition(keys)}
+    made = {
+        **_new_validators(response),
+        "body_hash": body_hash,
+        "definition": _definition(keys),
+        "moved_to": shown(str(response.url)) if response.is_moved else None,
+    }
+    if made["moved_to"] is not None and made["moved_to"] != known.get("moved_to"):
+        log.warning("watcher.moved", url=shown(url), to=made["moved_to"])
     return _fetched(None if body_hash == known.get("body_hash") else body, response, made)
 
 
 def _fetched(body: bytes | None, response: Any, cursor: dict[str, Json]) -> Fetched:
-    names = ("etag", "modified", "body_hash", "definition")
+    names = ("etag", "modified", "body_hash", "definition", "moved_to")
     return Fetched(
         body,
         response.headers.get("content-type", ""),
@@ -97,7 +109,7 @@ def _whole_body(url: str, response: Any, context: PollContext) -> bytes:
         limit = context.limits.response_bytes
         raise SourceError(f"{shown(url)}: the response is larger than the limit of {limit} bytes")
     if response.is_encoded:
-        encoding = redact(response.headers["content-encoding"][:_SHOWN_BODY_LENGTH])
+        encoding = redact(response.headers["content-encoding"])[:_SHOWN_BODY_LENGTH]
         raise SourceError(f"{shown(url)}: the response has the unknown encoding {encoding!r}")
     body: bytes = response.body
     return body
@@ -145,7 +157,7 @@ def shown(url: str) -> str:
         plain = f"{parts.scheme}://{host}{parts.path}"
     except ValueError:
         plain = url.partition("?")[0]
-    return redact(plain[:_SHOWN_URL_LENGTH])
+    return redact(plain)[:_SHOWN_URL_LENGTH]
 
 
 def without_password(url: str) -> str:
@@ -156,10 +168,12 @@ def without_password(url: str) -> str:
 def unreadable(url: str, fetched: Fetched, problem: Exception) -> SourceError:
     """Return the error of a document that could not be used: what is wrong, and what came."""
     body = fetched.body or b""
-    start = body[: _SHOWN_BODY_LENGTH * 4].decode("utf-8", "replace").replace("\0", "")
+    # Redacted before it is cut: a part of a secret would not be found.
+    start = redact(body[:_SEARCHED_LENGTH].decode("utf-8", "replace").replace("\0", ""))
     came = repr(" ".join(start.split())[:_SHOWN_BODY_LENGTH]) if body else "an empty body"
-    kind = fetched.content_type[:_SHOWN_BODY_LENGTH] or "without a content type"
-    return SourceError(redact(f"{shown(url)}: {problem} (what came: {kind}, {came})"))
+    kind = redact(fetched.content_type)[:_SHOWN_BODY_LENGTH] or "without a content type"
+    text = redact(str(problem))[:_SHOWN_PROBLEM_LENGTH]
+    return SourceError(f"{shown(url)}: {text} (what came: {kind}, {came})")
 
 
 def redact(text: str) -> str:

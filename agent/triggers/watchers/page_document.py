@@ -19,7 +19,7 @@ from typing import Any, Final
 from agent.triggers.watchers.parser_child import UnreadableError, clean
 
 VALUE_LENGTH: Final = 65_536
-"""Of a value, as JSON text; a longer one is recorded as the beginning of its text."""
+"""Of a value, as ASCII JSON; a longer one is recorded as the beginning of its text."""
 
 _UNSEEN: Final = ("script", "style", "noscript", "template")
 _MARKS: Final = (
@@ -28,6 +28,9 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _charset = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_declaration = re.compile(
+    r"<(?:meta\b[^>]*?charset|\?xml\b[^>]*?encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE
+)
 _html = re.compile(r"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 _START_LENGTH: Final = 1024
 
@@ -41,8 +44,16 @@ def parse(body: bytes, options: dict[str, Any]) -> dict[str, Any]:
     written = json.dumps(value, sort_keys=True, allow_nan=False)
     is_cut = len(written) > VALUE_LENGTH
     if is_cut:
-        value = (value if isinstance(value, str) else written)[:VALUE_LENGTH]
+        value = _cut(value if isinstance(value, str) else written)
     return {"value": value, "hash": hashlib.sha256(written.encode()).hexdigest(), "is_cut": is_cut}
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text that fits, with what JSON adds to quotes and line ends."""
+    text = text[: VALUE_LENGTH - 2]
+    while len(json.dumps(text)) > VALUE_LENGTH:
+        text = text[: len(text) * 3 // 4]
+    return text
 
 
 def is_html(body: bytes, content_type: str) -> bool:
@@ -174,12 +185,14 @@ def _cleaned(value: Any) -> Any:
 
 
 def _decoded(body: bytes, options: dict[str, Any]) -> str:
-    """Decode by mark, header or `meta` element; else as UTF-8, or as Windows-1252 if it is not."""
-    start = body[:_START_LENGTH].decode("latin-1")
-    declared = [
-        match[1] for match in map(_charset.search, (options["content_type"], start)) if match
-    ]
+    """Decode by mark, header or declaration; else as UTF-8, or as Windows-1252 if it is not."""
     marked = [name for mark, name in _MARKS if body.startswith(mark)]
+    in_header = _charset.search(options["content_type"])
+    in_body = _declaration.search(body[:_START_LENGTH].decode("latin-1"))
+    declared = [] if in_header is None else [in_header[1]]
+    # Readable as it is, the declaration is not in UTF-16, whatever it says.
+    if in_body is not None and not in_body[1].lower().startswith(("utf-16", "utf-32", "ucs")):
+        declared.append(in_body[1])
     for name in (*marked, *declared):
         with suppress(LookupError, ValueError):
             if codecs.lookup(name)._is_text_encoding:

@@ -7,6 +7,7 @@ little, because it starts for each new document.
 import contextlib
 import json
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any, Final
@@ -14,6 +15,8 @@ from typing import Any, Final
 _BASE_BYTES: Final = 268_435_456
 _BYTES_PER_BYTE: Final = 40
 """Memory for each byte of the document; a parsed page takes about twenty."""
+
+_control = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class UnreadableError(Exception):
@@ -50,9 +53,9 @@ def parse(parser: str, body: bytes, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def clean(value: Any) -> str:
-    """Return a text that every database stores: without NUL and lone surrogates."""
+    """Return a text that every database stores: without control characters and lone surrogates."""
     text = value if isinstance(value, str) else str(value)
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return _control.sub("\ufffd", text).encode("utf-8", "replace").decode("utf-8")
 
 
 def _limit(body_bytes: int, cpu_seconds: int) -> None:
@@ -62,10 +65,11 @@ def _limit(body_bytes: int, cpu_seconds: int) -> None:
     import resource
 
     memory = _BASE_BYTES + _BYTES_PER_BYTE * body_bytes
-    for kind, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_CORE, 0),
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, memory, memory),
+        # At the soft limit the signal says why it ends, at the hard one it is killed.
+        (resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1),
+        (resource.RLIMIT_CORE, 0, 0),
     ):
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (soft, hard))

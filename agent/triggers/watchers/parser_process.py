@@ -19,6 +19,8 @@ from agent.triggers.watchers.source import Json, PollContext, SourceError
 
 _PROGRAM: Final = "from agent.triggers.watchers.parser_child import main; main()"
 
+_OF_PYTHON: Final = frozenset({"PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
+"""Without these, an interpreter that was started with them may not start."""
 _SHARE: Final = 0.5
 """Of a poll's timeout: so much of it is left for the request, and for the message."""
 
@@ -86,6 +88,8 @@ def _too_long(seconds: float) -> SourceError:
 def _environment() -> dict[str, str]:
     """Return an environment without secrets, in which Python finds the same modules as here."""
     inherited = {
-        name: value for name, value in os.environ.items() if name in BASIC or name.startswith("LC_")
+        name: value
+        for name, value in os.environ.items()
+        if name in BASIC | _OF_PYTHON or name.startswith("LC_")
     }
     return {**inherited, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -274,7 +274,7 @@ def test_the_response_of_the_worker(
                 assert worker.worker_id != before
             elif phase is Phase.POLL:
                 monkeypatch.setattr(reads, "next_wake_time", FailOnce(reads.next_wake_time, error))
-                assert await worker._poll() is None
+                assert await worker._read_changes() is None
                 assert worker.health.problem("database") is not None
             else:
                 assert not isinstance(error, ValueError)

@@ -6,6 +6,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent.steps.attempt.services import Limits
 from agent.triggers.watchers import http_poll
@@ -30,6 +31,7 @@ TEXT = {"Content-Type": "text/plain"}
 async def get(
     server: Server, context: PollContext, cursor: Any = None, path: str = "/it", **keys: Any
 ) -> http_poll.Fetched:
+    """Fetch a path of the server."""
     return await http_poll.get({"url": server.url(path), **keys}, cursor, context)
 
 
@@ -315,6 +317,54 @@ def test_an_error_behind_a_permanent_redirect_names_the_new_address() -> None:
         server.routes["/it"] = redirect(302, "/new")
         with pytest.raises(SourceError, match=f"status 404 by {new}"):
             await get(server, context)
+
+    watching(test)
+
+
+def test_a_permanent_redirect_is_followed_and_logged_once() -> None:
+    """The log says that the definition should name the new address."""
+
+    async def test(server: Server, context: PollContext) -> None:
+        server.routes["/it"] = redirect(308, "/new?token=1")
+        server.routes["/new"] = answer(200, b"new")
+        with capture_logs() as lines:
+            first = await get(server, context)
+            assert first.body == b"new"
+            assert (await get(server, context, first.cursor)).body is None
+        new = server.url("/new")
+        assert [(line["event"], line["to"]) for line in lines] == [("watcher.moved", new)]
+
+    watching(test)
+
+
+def test_whatever_a_server_sends_is_an_error_of_the_source() -> None:
+    """Never a defect of the agent."""
+    heads = (
+        b"garbage",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nnope!",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[",
+        b"HTTP/1.1 302 Found\r\nLocation: http://\xff\xfe:",
+        b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:99999/",
+        b"HTTP/1.1 302 Found\r\nLocation: http://xn--\xff/",
+        b"HTTP/1.1 302 Found\r\nLocation: http:///it",
+        b"HTTP/1.1 302 Found",
+        b"HTTP/1.1 429 Slow\r\nRetry-After: soon",
+        b"HTTP/1.1 999 What",
+    )
+
+    async def test(server: Server, context: PollContext) -> None:
+        for head in heads:
+
+            async def respond(
+                received: Received, writer: asyncio.StreamWriter, head: bytes = head
+            ) -> None:
+                writer.write(head + b"\r\n\r\n")
+
+            server.routes["/it"] = respond
+            with pytest.raises(SourceError):
+                await get(server, context)
 
     watching(test)
 
