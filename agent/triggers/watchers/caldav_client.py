@@ -146,7 +146,7 @@ async def find_calendar(
     check_status(response, 207)
     found = await _resources(response, context)
     calendars = [each for each in found if each["is_calendar"] and each["has_events"]]
-    return urljoin(response.url, _chosen(url, calendars, name)["href"])
+    return urljoin(response.url, str(_chosen(url, calendars, name)["href"]))
 
 
 def _chosen(url: str, calendars: list[dict[str, Json]], name: str | None) -> dict[str, Json]:

