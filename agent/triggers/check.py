@@ -61,6 +61,8 @@ async def _poll(runner: WatchRunner, row: TriggerRow) -> Poll:
         raise RefusedError(f"the poll failed: {everywhere.redact(str(error))}") from None
     except KeyError as error:
         raise RefusedError(f"its definition cannot be read: {error}") from None
+    finally:
+        await runner.aclose()
 
 
 async def _refuse(update: TriggerUpdate) -> FireResult:

@@ -115,7 +115,9 @@ class WatchRunner:
         """Close what polls share."""
         while self.resources:
             _, resource = self.resources.popitem()
-            await resource.aclose()
+            # Some sources share only plain values, such as the polls that still run.
+            if hasattr(resource, "aclose"):
+                await resource.aclose()
         self._reader.close()
 
     async def run_due(self) -> None:

@@ -87,11 +87,12 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
     assert "[[" not in text
 
 
-def test_a_list_of_tasks_loads_only_what_it_needs(cli: Cli) -> None:
+@pytest.mark.parametrize("command", ["tasks", "triggers"])
+def test_a_list_loads_only_what_it_needs(cli: Cli, command: str) -> None:
     """A status command loads no model SDK, no HTTP client, no ORM and no migrations."""
     cli("db", "upgrade")
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, "tasks"],
+        [sys.executable, "-c", LOADED, command],
         cwd=cli.directory,
         env=cli.environment,
         capture_output=True,

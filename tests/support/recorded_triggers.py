@@ -1,5 +1,6 @@
 """Triggers in a database without a daemon: recorded from a workflow's text, on a clock that stands still."""
 
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -79,5 +80,6 @@ def run_pass(database: Database) -> None:
     """Do what the daemon does when schedules are due or queued runs may start."""
     schedules = SchedulePass(database, database.clock, BudgetSettings())
     operator = Operator(database, database.clock)
-    for update in schedules.plan_due():
-        operator.fire(update)
+    with closing(schedules):
+        for update in schedules.plan_due():
+            operator.fire(update)

@@ -40,6 +40,39 @@ def test_cron_agrees_with_debian_when_clocks_change(zone: str) -> None:
             assert gap.latest == expected[-3:], (expression, zone, begin)
 
 
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("America/Nuuk", "2027-03-28T01:00Z"),  # from 23:00 to 00:00
+        ("America/Nuuk", "2027-10-31T01:00Z"),  # from 00:00 to 23:00
+        ("America/St_Johns", "2006-04-02T03:31Z"),  # from 00:01 to 01:01
+        ("America/St_Johns", "2006-10-29T02:31Z"),  # from 00:01 to 23:01 of the day before
+    ],
+)
+@pytest.mark.parametrize(
+    "expression", ["0,30 0,23 * * *", "*/30 0,23 * * *", "30 23 * * SAT", "*/20 * * * SUN"]
+)
+def test_changes_across_midnight_are_counted_once(zone: str, change: str, expression: str) -> None:
+    """Gaps that begin or end anywhere around the change, whose local times cross the date."""
+    moment = datetime.fromisoformat(change)
+    begin, end = moment - timedelta(days=2), moment + timedelta(days=2)
+    assert (
+        begin.astimezone(ZoneInfo(zone)).utcoffset() != end.astimezone(ZoneInfo(zone)).utcoffset()
+    )
+    minutes = Minutes.of(ZoneInfo(zone), begin, end)
+    expected = minutes.instants(read_job(expression))
+    timing = _cron(expression, zone)
+    assert _instants(timing, minutes) == expected
+    around = [int(moment.timestamp() + minute * 60) * SECOND for minute in range(-180, 180, 13)]
+    for after, until in [
+        *((after, minutes.until_us) for after in around),
+        *((minutes.after_us, until) for until in around),
+    ]:
+        inside = [instant for instant in expected if after < instant <= until]
+        gap = timing.between(after, until, 2)
+        assert (gap.count, gap.latest) == (len(inside), inside[-2:]), (after, until)
+
+
 def _local(timing: Timing, after: str, count: int = 1) -> list[str]:
     """Return the next instants in the zone of the schedule, to the minute."""
     shown: list[str] = []
