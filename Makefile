@@ -11,7 +11,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick fuzz check format campaign siege simulate bench crashpoints mutants constraints audit clean
+.PHONY: help run test quick fuzz check format campaign siege simulate cron bench crashpoints mutants constraints audit clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -62,6 +62,10 @@ crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at e
 # cuts a failure down and keeps it under tests/simulation/regressions.
 simulate: .venv/for-tests ## run the engine on a simulated machine, fault after fault
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)) $(ARGS)
+
+# The days around changes of clocks are compared in `make test` as well; this takes a quarter of an hour.
+cron: .venv/for-tests ## compare the instants of schedules with Debian's cron, every minute of ten years
+	$(BIN)/python -m tests.triggers.cron_campaign $(ARGS)
 
 mutants: .venv/for-tests ## break the engine on purpose, one way at a time; every one must be noticed
 	$(BIN)/python -m tests.mutants.hunt $(ARGS)

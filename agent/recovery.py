@@ -3,20 +3,26 @@
 In this order: approvals that were decided or have expired (their steps go on), results that an earlier
 process could not record, orphaned processes, steps of dead workers, children without parents. A step
 with a recorded result takes it; without one its outcome is unknown, never success.
+
+`recover_triggers` follows in a daemon, once the workflow files are known: schedules catch up what they
+missed, watchers continue from their cursors.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import structlog
 
 from agent.approvals import expiry
+from agent.config.models import BudgetSettings
 from agent.core.clock import Clock
 from agent.store.db.database import Connection, Database
-from agent.store.engine import workers
+from agent.store.engine import trigger_rows, workers
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, peer_takeover, spilled_results
 from agent.tasks.rescue.rescue_steps import take_over
 from agent.tasks.state.graph_cache import GraphCache
+from agent.triggers.passes import SchedulePass, run_schedules_now
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +74,28 @@ def recover(database: Database, clock: Clock) -> Recovered:
             approvals=recovered.approvals,
         )
     return recovered
+
+
+def recover_triggers(database: Database, clock: Clock, budget: BudgetSettings) -> Counter[str]:
+    """Put schedules and watchers in order, before any of them fires.
+
+    Schedules: a next time that a wrong clock has set too late is computed again, and instants that
+    passed while no agent ran get their fate by `catch_up`. Watchers: their cursors and the items seen
+    are on record; polls that a dead daemon had begun become free.
+    """
+    operator = Operator(database, clock)
+    schedules = SchedulePass(database, clock, budget)
+    corrections = schedules.plan_corrections()
+    for plan in corrections:
+        operator.fire(plan)
+    fates = run_schedules_now(schedules, operator)
+    schedules.close()
+    log.info("schedules.recovered", corrected=len(corrections), **fates)
+    with database.connect("writer") as connection, connection.transaction():
+        freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())
+        watchers, cursors, seen = trigger_rows.watcher_counts(connection)
+    log.info("watchers.recovered", watchers=watchers, cursors=cursors, seen=seen, freed=freed)
+    return fates
 
 
 def _declare_all_dead(connection: Connection, clock: Clock) -> None:

@@ -1,10 +1,9 @@
-"""The loop over open approvals: expiry, reminders, and steps that missed a decision.
+"""The check of open approvals: expiry, reminders, and steps that missed a decision.
 
-A running task's own wake time does all this on time. The loop is the safety net. Only the loop serves
-paused tasks: their approvals expire too, and take effect when the task resumes.
+A running task's own wake time does all this on time. The check, a periodic job of the daemon, is the
+safety net. Only it serves paused tasks: their approvals expire too, and take effect when the task resumes.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
@@ -63,18 +62,18 @@ def _due(connection: Connection, now: int) -> Iterator[tuple[str, str]]:
         after = rows[-1][2] if len(rows) == MOST_AT_ONCE else None
 
 
-async def watch(database: Database, clock: Clock, loop_seconds: float) -> None:
-    """Check every `loop_seconds` until cancelled."""
-    since = 0
-    while True:
-        started = clock.now()
-        try:
-            done = await asyncio.to_thread(check_due, database, clock, since)
-        except Exception as error:
-            # The database may come back; meanwhile the tasks' own wake times do the work.
-            log.warning("approvals.not_checked", error=str(error))
-        else:
-            since = max(0, started - OVERLAP_US)
-            if done:
-                log.info("approvals", **done)
-        await asyncio.sleep(loop_seconds)
+class ApprovalCheck:
+    """The periodic check of a daemon, which looks for decided approvals only since the last one."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._since = 0
+
+    def run(self) -> None:
+        """Check once. After a failure the next check covers the same time again."""
+        started = self._clock.now()
+        done = check_due(self._database, self._clock, self._since)
+        self._since = max(0, started - OVERLAP_US)
+        if done:
+            log.info("approvals", **done)

@@ -74,6 +74,8 @@ class Notification:
     approval: dict[str, Json] | None = None
     outage: dict[str, Json] | None = None
     """The data of an event about an artifact store."""
+    trigger: dict[str, Json] | None = None
+    """The data of an event about a schedule or a watcher."""
 
 
 class Channel(Protocol):

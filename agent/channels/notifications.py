@@ -2,7 +2,7 @@
 
 from agent.approvals import approval_documents
 from agent.channels.channel import Notification
-from agent.config.channels import OUTAGES
+from agent.config.channels import OUTAGES, TRIGGER_NOTICES
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import Event
@@ -29,8 +29,9 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
     if event.task_id is not None and task is None:
         return None
     outage = data if event.type in OUTAGES else None
+    trigger = data if event.type in TRIGGER_NOTICES else None
     return Notification(
-        notification_id, event.type, event.at, event.position, task, approval, outage
+        notification_id, event.type, event.at, event.position, task, approval, outage, trigger
     )
 
 

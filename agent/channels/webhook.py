@@ -72,6 +72,8 @@ class Webhook:
         data: dict[str, Json] = {"task": notification.task}
         if notification.outage is not None:
             data["outage"] = notification.outage
+        if notification.trigger is not None:
+            data["trigger"] = notification.trigger
         if notification.approval is not None:
             data["approval"] = notification.approval
             if notification.approval["status"] == "pending" and self._settings.link_base_url:

@@ -71,6 +71,7 @@ _CODES = {
     "WorkflowError": Exit.BAD_INPUT,
     "NotPlainJsonError": Exit.BAD_INPUT,
     "InvalidAnswerError": Exit.BAD_INPUT,
+    "InvalidTimeError": Exit.BAD_INPUT,
     "NotAllowedError": Exit.REFUSED,
     "NotFoundError": Exit.REFUSED,
     "AmbiguousIdError": Exit.REFUSED,

@@ -24,13 +24,16 @@ from agent.cli.commands import (
     logs,
     pairing,
     run,
+    schedules,
     schema,
     tasks,
     token,
+    triggers,
     up,
     validate,
     version,
     watch,
+    watchers,
     workflows,
 )
 from agent.cli.errors import leave
@@ -96,6 +99,9 @@ app.command("retry")(control.retry)
 app.command("fork")(control.fork)
 app.command("resolve")(control.resolve)
 app.command("signal")(control.signal)
+app.add_typer(schedules.app, name="schedules")
+app.add_typer(watchers.app, name="watchers")
+app.command("triggers")(triggers.triggers)
 app.command("budget")(budget.budget)
 app.command("artifact")(artifact.artifact)
 app.command("approvals")(approvals.approvals)

@@ -7,6 +7,16 @@ from agent.config.models import REFERENCE, Section
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events about the store of large values."""
 
+TRIGGER_NOTICES = (
+    "schedule.missed",
+    "schedule.paused",
+    "watcher.failed",
+    "watcher.silent",
+    "watcher.recovered",
+    "watcher.reset",
+)
+"""The events about schedules and watchers that need a person's attention, or no longer do."""
+
 NOTIFIED_EVENTS = (
     "approval.requested",
     "approval.renewed",
@@ -16,6 +26,7 @@ NOTIFIED_EVENTS = (
     "approval.withdrawn",
     "task.failed",
     *OUTAGES,
+    *TRIGGER_NOTICES,
 )
 """The events that channels send notifications of."""
 

@@ -258,6 +258,29 @@ class ApprovalSettings(Section):
     )
 
 
+class PruneSettings(Section):
+    """Removal of old tasks by the running agent, as `agent db prune` does it. Off by default."""
+
+    older_than_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_500,
+        description="Removes tasks that ended longer ago than this, as in 90.0. 0: nothing is removed"
+        " by itself.",
+    )
+    every_hours: float = Field(
+        default=24.0,
+        ge=0.01,
+        le=8760,
+        description="How often, beginning some minutes after the agent's start.",
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the daemon removes old tasks."""
+        return self.older_than_days > 0
+
+
 class WorkflowSettings(Section):
     """Where workflow files are found."""
 
@@ -284,6 +307,7 @@ class Settings(Section):
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     channels: ChannelSettings = Field(default_factory=ChannelSettings)
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
+    prune: PruneSettings = Field(default_factory=PruneSettings)
     workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)

@@ -20,7 +20,11 @@ class Clock:
 
     def now(self) -> int:
         """Return the current instant in microseconds since 1970."""
-        return time.time_ns() // 1000 + self._offset_us
+        return self.machine_now() + self._offset_us
+
+    def machine_now(self) -> int:
+        """Return the instant of this machine's own clock, which timers of other libraries follow."""
+        return time.time_ns() // 1000
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start that never jump."""
@@ -32,7 +36,7 @@ class Clock:
 
     def set_to(self, instant_us: int) -> None:
         """Make `now` agree with another clock, usually the database's."""
-        self._offset_us = instant_us - time.time_ns() // 1000
+        self._offset_us = instant_us - self.machine_now()
 
 
 def to_iso(instant_us: int | None) -> str | None:

@@ -94,6 +94,8 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
     # They log every request and every connection.
     for noisy in ("httpx", "httpcore", "httpx2", "httpcore2", "asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    # It logs every run of a job; a job's own failures are logged by the daemon.
+    logging.getLogger("apscheduler").setLevel(max(logging.ERROR, root.level))
 
 
 def _renderer(*, is_console: bool, is_colored: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The state machines of tasks, steps, calls and approvals, as data.
+"""The state machines of tasks, steps, calls, approvals, triggers and firings, as data.
 
 The guard that every change passes (`check`), the CHECK constraints of the tables, the pictures in
 the documentation and the exhaustive test of state × event all derive from these tables.
@@ -48,6 +48,29 @@ class ApprovalStatus(StrEnum):
     ANSWERED = "answered"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
+
+
+class TriggerStatus(StrEnum):
+    """The status of a schedule or a watcher."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    BROKEN = "broken"
+    """This program cannot read its definition."""
+    REMOVED = "removed"
+
+
+class FiringStatus(StrEnum):
+    """What became of an instant of a schedule or an item of a watcher."""
+
+    STARTED = "started"
+    LATE = "late"
+    """Started, and later than it should have been."""
+    QUEUED = "queued"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    BASELINE = "baseline"
+    """There before the watcher was."""
 
 
 class Move(NamedTuple):
@@ -102,6 +125,24 @@ APPROVAL: Final[Machine] = {
     "approval.withdrawn": _move("pending", "withdrawn"),
 }
 
+TRIGGER: Final[Machine] = {
+    "trigger.paused": _move("active", "paused"),
+    "trigger.resumed": _move("paused", "active"),
+    "trigger.broken": _move("active", "broken"),
+    "trigger.repaired": _move("broken", "active"),
+    "trigger.removed": _move("active paused broken", "removed"),
+    # A trigger that was paused when it was removed is paused when it comes back.
+    "trigger.restored": _move("removed", "active"),
+    "trigger.restored_paused": _move("removed", "paused"),
+}
+
+FIRING: Final[Machine] = {
+    "firing.started": _move("queued", "started"),
+    "firing.started_late": _move("queued", "late"),
+    "firing.skipped": _move("queued", "skipped"),
+}
+
+FIRING_STARTED: Final = frozenset({FiringStatus.STARTED, FiringStatus.LATE})
 TASK_ENDED: Final = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED})
 STEP_ENDED: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.SKIPPED})
 

@@ -1,7 +1,9 @@
 """The long-running process behind `agent up` and `agent worker`, and the worker inside a command.
 
 `daemon` starts the worker with the server, the channels and the periodic jobs beside it, and stops
-them in order. `jobs` has the periodic jobs (the approval loop itself is `agent.approvals.expiry`).
+them in order. `job_scheduler` runs the periodic jobs, at intervals or set instants, and `clock_jumps`
+notices when a clock was set or the machine slept. `jobs` has the jobs (the check of approvals is
+`agent.approvals.expiry`): plain functions of the database and its clock, which decide what is due.
 `startup_retry` repeats a start after transient faults, `event_logging` logs committed events.
 `workflow_sync` keeps the stored workflows equal to the files in their directory, and
 `workflow_overview` lists them for people. `embedded_worker` runs tasks inside a command, where no daemon
@@ -9,5 +11,6 @@ does; `database_lock` lets only one of them run on a SQLite file.
 
 It may import everything below the command line. Entry points: `daemon.serve`,
 `embedded_worker.EmbeddedWorker`. A new periodic job is a function in `jobs` and a line in
-`Daemon._start_jobs`.
+`Daemon._start_jobs`. Only `job_scheduler` imports APScheduler, and only `daemon` imports that: other
+commands must not pay for it.
 """

@@ -6,7 +6,6 @@ A closed terminal (SIGHUP) stops it gracefully too, unless it was started with `
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
@@ -20,6 +19,9 @@ from agent.approvals import expiry
 from agent.config.settings import Settings
 from agent.core import audit, file_descriptors
 from agent.daemon import event_logging, jobs, startup_retry
+from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.prune_job import PruneJob
+from agent.daemon.trigger_jobs import TriggerJobs
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
@@ -45,6 +47,7 @@ async def serve(
     on_ready: OnReady | None = None,
     has_api: bool = True,
     has_channels: bool = True,
+    has_pruning: bool = True,
 ) -> None:
     """Run tasks until a signal stops the process; the caller holds the lock.
 
@@ -65,7 +68,7 @@ async def serve(
         _open_server(settings, database, worker, first_event) if has_api else None,
         _open_channels(settings, database) if has_channels else None,
     )
-    await daemon.run(on_ready)
+    await daemon.run(on_ready, has_pruning=has_pruning)
 
 
 class Daemon:
@@ -89,9 +92,11 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
         self._greeting: asyncio.Task[None] | None = None
-        self._jobs: list[asyncio.Task[None]] = []
+        self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
+        self._prune_job: PruneJob | None = None
+        self._triggers: TriggerJobs | None = None
 
-    async def run(self, on_ready: OnReady | None) -> None:
+    async def run(self, on_ready: OnReady | None, *, has_pruning: bool = True) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
         self._handle_signals()
         self._start_listeners()
@@ -99,6 +104,8 @@ class Daemon:
             # Before the jobs: it reads the workflow files too, in this thread.
             url = None if self._server is None else self._server.url
             self._greeting = asyncio.create_task(on_ready(url))
+        if has_pruning and self._settings.prune.is_on:
+            self._add_pruning()
         self._start_jobs()
         try:
             if self._greeting is not None:
@@ -131,14 +138,29 @@ class Daemon:
         self._tail.start()
 
     def _start_jobs(self) -> None:
-        database = self._database
-        self._jobs = [
-            asyncio.create_task(job)
-            for job in (
-                jobs.sync_workflows(self._settings, database, self._server),
-                expiry.watch(database, database.clock, self._settings.approvals.loop_seconds),
-            )
-        ]
+        settings, database = self._settings, self._database
+        triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
+        sync = jobs.WorkflowSyncJob(
+            settings,
+            database,
+            self._server,
+            on_first_sync=triggers.on_first_sync,
+            on_sync=triggers.on_sync,
+            in_thread=self._jobs.in_thread,
+        )
+        check = expiry.ApprovalCheck(database, database.clock)
+        self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
+        self._jobs.every("approval check", settings.approvals.loop_seconds, check.run)
+        self._jobs.start()
+
+    def _add_pruning(self) -> None:
+        name = "prune"
+        self._prune_job = PruneJob(
+            self._settings.prune, self._database, lambda instant: self._jobs.set_time(name, instant)
+        )
+        self._jobs.at(name, self._prune_job.run)
+        self._jobs.on_jump("prune after a jump", self._prune_job.handle_jump)
+        self._prune_job.start()
 
     def _stop(self, number: signal.Signals) -> None:
         """Stop gracefully at the first signal, and at once at the second."""
@@ -152,6 +174,8 @@ class Daemon:
             self._server.stop()
         if self._channels is not None:
             self._channels.stop()
+        if self._prune_job is not None:
+            self._prune_job.stop()
         if self._greeting is not None:
             self._greeting.cancel()
         self._worker.stop()
@@ -166,10 +190,11 @@ class Daemon:
     async def _close(self) -> None:
         if self._greeting is not None:
             self._greeting.cancel()
-        for job in self._jobs:
-            job.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await job
+        if self._prune_job is not None:
+            self._prune_job.stop()
+        if self._triggers is not None:
+            await self._triggers.stop()
+        await self._jobs.stop()
         if self._server is not None:
             self._server.stop()
             await self._server.closed()

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import structlog
 
+from agent.config.channels import TRIGGER_NOTICES
+
 _TASK_EVENTS: Final = frozenset(
     {
         "task.created",
@@ -17,8 +19,9 @@ _TASK_EVENTS: Final = frozenset(
 )
 _QUESTION_EVENTS: Final = frozenset({"approval.requested", "approval.renewed", "approval.reminded"})
 _WARNING_EVENTS: Final = frozenset({"tool_call.unknown", "step.lost"})
+_TRIGGER_EVENTS: Final = frozenset(TRIGGER_NOTICES)
 
-EVENT_TYPES: Final = _TASK_EVENTS | _QUESTION_EVENTS | _WARNING_EVENTS
+EVENT_TYPES: Final = _TASK_EVENTS | _QUESTION_EVENTS | _WARNING_EVENTS | _TRIGGER_EVENTS
 
 
 def log_events(events: list[tuple[Any, ...]]) -> None:
@@ -28,6 +31,10 @@ def log_events(events: list[tuple[Any, ...]]) -> None:
         if event in _WARNING_EVENTS:
             details = {} if attempt is None else {"attempt": attempt}
             log.warning(event, task=task_id, **details, data=_decoded(data))
+        elif event in _TRIGGER_EVENTS:
+            details = json.loads(data)
+            write = log.info if event == "watcher.recovered" else log.warning
+            write(event, **{key: value for key, value in details.items() if key != "event"})
         elif event in _TASK_EVENTS:
             log.info(event, task=task_id)
         elif event in _QUESTION_EVENTS:

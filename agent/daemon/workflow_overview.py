@@ -11,7 +11,6 @@ from agent.steps.kinds import python_modules
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.workflows.compile.inputs import InputError, check_inputs
-from agent.workflows.compile.triggers import inactive_triggers
 from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph, Step
@@ -76,8 +75,7 @@ def remarks(entry: Entry, known: Mapping[str, Graph]) -> list[str]:
     if entry.workflow is None:
         return []
     graph = entry.workflow.graph
-    inactive = inactive_triggers(graph.on, frozenset({"webhook", "chat"}))
-    lines = [f"not active yet: {', '.join(inactive)}"] if inactive else []
+    lines: list[str] = []
     for step in graph.steps:
         try:
             warnings = [*_about_module(step, entry.path), *_about_child(step, known)]

@@ -1,9 +1,10 @@
 """Keeps the workflows in the database equal to the files in the workflow directory.
 
 A changed file becomes a new version, a deleted one is marked as removed. Tasks continue with the
-version that they started with.
+version that they started with. The triggers of a workflow follow in the same transaction.
 """
 
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from agent.steps.attempt.prepare import watch_secrets
 from agent.steps.spec.agent_config import workflows_of
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import workflow_versions
+from agent.store.engine import trigger_rows, workflow_versions
+from agent.triggers import sync
 from agent.workflows import loader
 from agent.workflows.diagnostics import Problem
-from agent.workflows.directory import Directory
+from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph
 from agent.workflows.templates.templates import is_template
 
@@ -40,6 +42,10 @@ class WorkflowSync:
         self._is_behind = True
         """Whether changed files are not recorded yet, because the database was down."""
         self._reported: set[Problem] = set()
+        self._owner = f"{socket.gethostname()}:{settings.workflow_directory.absolute()}"
+        """Says on triggers that this directory defines them."""
+        self._missing: set[str] = set()
+        """Workflows whose file was missing in the last scan; in the next one their triggers go."""
 
     def sync(self, database: Database) -> list[WorkflowChange]:
         """Record the changes since the last call and return them for the log.
@@ -47,7 +53,7 @@ class WorkflowSync:
         It fails only when the database does; the next call then records everything again.
         """
         self._is_behind |= self._directory.scan()
-        if not self._is_behind:
+        if not self._is_behind and not self._missing:
             return []
         known = self._hashes
         current = {name: file.graph.hash for name, file in self._directory.workflows.items()}
@@ -62,6 +68,8 @@ class WorkflowSync:
                 with connection.transaction():
                     workflow_versions.remove(connection, name, database.clock.now())
                 changes.append(WorkflowChange("workflow.removed", {"workflow": name}))
+            changes += self._remove_triggers(connection, database.clock.now())
+            self._note_problems(connection)
         # Only after the commits: what could not be recorded is tried again by the next call.
         self._hashes, self._is_behind = current, False
         for entry in self._directory.entries:
@@ -72,6 +80,36 @@ class WorkflowSync:
             ]
         self._reported = set(self._directory.problems)
         return changes
+
+    def _remove_triggers(self, connection: Connection, now: int) -> list[WorkflowChange]:
+        """Remove triggers whose file was missing in two scans of a readable directory."""
+        if not self._directory.is_readable:
+            return []
+        defined = {
+            entry.name or self._name_of(connection, entry) for entry in self._directory.entries
+        }
+        recorded = trigger_rows.defined_by(connection, self._owner)
+        missing = recorded - self._directory.workflows.keys() - defined
+        changes: list[WorkflowChange] = []
+        for name in missing & self._missing:
+            with connection.transaction():
+                removed = sync.remove_triggers(connection, name, self._owner, now)
+            changes += [WorkflowChange("trigger.removed", {"trigger": each}) for each in removed]
+        self._missing = missing - self._missing
+        return changes
+
+    def _note_problems(self, connection: Connection) -> None:
+        """Record on triggers that their file is broken: they keep their last good definition."""
+        for entry in self._directory.entries:
+            name = entry.name or self._name_of(connection, entry)
+            if entry.problems and name is not None:
+                with connection.transaction():
+                    sync.note_problem(connection, name, str(entry.problems[0]))
+
+    @staticmethod
+    def _name_of(connection: Connection, entry: Entry) -> str | None:
+        """Return the workflow that a file defined when it was last readable."""
+        return workflow_versions.name_at(connection, str(entry.path.absolute()))
 
     def _removed(self, connection: Connection) -> list[str]:
         """Return recorded workflows whose file was deleted, or now defines another workflow."""
@@ -98,14 +136,22 @@ class WorkflowSync:
                 version = workflow_versions.register(
                     connection, name, file.graph.hash, file.graph.text, file.text, path, now
                 )
+                triggers = sync.sync_workflow(connection, file.graph, version, self._owner, now)
         except (StoreError, ValueError) as error:
             if isinstance(error, StoreError) and error.fault is not Fault.DATA:
                 raise
             # The database cannot store this file: the others must still be recorded.
             return [_broken(f"{path}: cannot be recorded: {error}", error)]
-        if before is not None and before[0] == version:
-            return []
-        return [WorkflowChange("workflow.loaded", {"workflow": name, "version": version})]
+        changes = [
+            WorkflowChange(f"trigger.{event}", {"trigger": trigger_id})
+            for event, ids in triggers.by_event()
+            for trigger_id in ids
+        ]
+        if before is None or before[0] != version:
+            changes.append(
+                WorkflowChange("workflow.loaded", {"workflow": name, "version": version})
+            )
+        return changes
 
 
 def _broken(problem: str, defect: BaseException | None) -> WorkflowChange:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.clock import SECOND, Clock, to_iso
-from agent.core.state_machine import StepStatus, TaskStatus
+from agent.core.state_machine import FiringStatus, StepStatus, TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budget_rows, reads, workers
+from agent.store.engine import budget_rows, reads, trigger_rows, workers
 from agent.store.read import health
 from agent.tasks.commit.metrics import Histogram
 from agent.tasks.rules.budgets import MICROUSD
@@ -31,6 +31,10 @@ class DatabaseGauges:
     """Tokens, millionths of a dollar and milliseconds that models have used in total."""
     used_today: tuple[int, int, int]
     """The same for the present day's budget, reservations for calls of unknown use included."""
+    firings: dict[str, int]
+    schedule_lag_seconds: float
+    watcher_failures: dict[str, int]
+    """Failures in a row, of watchers that fail."""
 
 
 def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
@@ -47,7 +51,16 @@ def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
         approvals=health.pending_approvals(connection),
         spent=health.spent(connection),
         used_today=budget_rows.of_day(connection, today),
+        firings=trigger_rows.counts(connection),
+        schedule_lag_seconds=_lag_seconds(connection, clock),
+        watcher_failures=trigger_rows.failing(connection),
     )
+
+
+def _lag_seconds(connection: Connection, clock: Clock) -> float:
+    """Return how long the most overdue schedule has been due."""
+    next_at = trigger_rows.next_time(connection, "schedule")
+    return 0.0 if next_at is None else max(0.0, (clock.now() - next_at) / SECOND)
 
 
 class ServerMetrics:
@@ -66,6 +79,7 @@ class ServerMetrics:
         lines = [
             *_task_lines(gauges),
             *_spending_lines(gauges),
+            *_trigger_lines(gauges),
             *_event_lines(events),
             *self._process_lines(),
         ]
@@ -147,6 +161,30 @@ def _event_lines(events: Counter[str]) -> Iterable[str]:
         "Events that all processes have committed since this one started.",
         "type",
         dict(sorted(events.items())),
+    )
+
+
+def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
+    yield from _single(
+        "agent_schedule_lag_seconds",
+        "gauge",
+        "How long the most overdue schedule has been due.",
+        gauges.schedule_lag_seconds,
+    )
+    firings = {status.value: gauges.firings.get(status.value, 0) for status in FiringStatus}
+    yield from _family(
+        "agent_firings_total",
+        "counter",
+        "What became of schedules' instants and watchers' items, ranges counted once.",
+        "status",
+        firings,
+    )
+    yield from _family(
+        "agent_watcher_failures",
+        "gauge",
+        "Failed polls in a row, of watchers that fail.",
+        "trigger",
+        gauges.watcher_failures,
     )
 
 

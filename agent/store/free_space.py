@@ -6,6 +6,7 @@ its space by itself.
 """
 
 import shutil
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,6 +46,12 @@ def measure(database: Database) -> DiskUsage | None:
 
 def shrink(database: Database) -> None:
     """Let the file shrink by its free pages, in short transactions."""
+    for _ in shrink_in_steps(database):
+        pass
+
+
+def shrink_in_steps(database: Database) -> Generator[None]:
+    """Do what `shrink` does, and yield after each short transaction: the caller may pause or stop."""
     if database.path is None:
         return
     with database.connect("writer") as connection:
@@ -54,6 +61,7 @@ def shrink(database: Database) -> None:
             for _ in range(0, left, _PAGES_AT_ONCE):
                 with connection.transaction():
                     connection.query(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+                yield
         _checkpoint(connection)
 
 

@@ -1,12 +1,16 @@
 """Keys of requests that create something: the first request under a key decides what it means."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from agent.store.db.database import Connection, Database
 from agent.store.db.dialect import Sql
+
+_PAGE: Final = 5_000
+"""Keys that one transaction forgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,18 @@ def claim(database: Database, requests: Sequence[KeyedRequest], now: int) -> lis
     return [(key, known[key]) for key in found]
 
 
-def prune(connection: Connection, before_us: int) -> int:
-    """Forget the keys of requests that came before an instant."""
-    with connection.transaction():
-        return connection.execute(
-            "DELETE FROM request_keys WHERE created_at < :before", before=before_us
-        )
+def prune_in_steps(connection: Connection, before_us: int) -> Iterator[int]:
+    """Forget the keys of requests that came before an instant; yield how many after each commit."""
+    removed = _PAGE
+    while removed == _PAGE:
+        with connection.transaction():
+            removed = connection.execute(
+                "DELETE FROM request_keys WHERE key IN"
+                " (SELECT key FROM request_keys WHERE created_at < :before LIMIT :most)",
+                before=before_us,
+                most=_PAGE,
+            )
+        yield removed
 
 
 @cache

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from agent.store.db.json_values import encode
 # A transaction removes whole tasks, with about this many events, so that it stays short.
 _TASKS: Final = 100
 _EVENTS: Final = 5_000
+PRUNED: Final = ("tasks", "events", "workers", "artifacts", "request_keys")
+"""What a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
 
@@ -51,34 +54,37 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
     task was forked from one of it, or while its last retry is open or may itself be retried: a retry
     reads what the earlier tasks did.
     """
+    counts = dict.fromkeys(PRUNED, 0)
+    for kind, count in prune_in_steps(connection, before_us):
+        counts[kind] += count
+    return counts
+
+
+def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str, int]]:
+    """Do what `prune` does; after each short transaction yield what it removed: kind and count.
+
+    The caller may pause in between, or stop: the next prune removes the rest.
+    """
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
-    referred = _referred_to(connection, "", before_us)
-    since = first_id_at(now_us - _SKEW_US)
-    tasks = 0
-    for status in _ENDED:
-        after = ""
-        while page := _ended_roots(connection, status, after, before_us):
-            after = page[-1][0]
-            # Only roots: a child is removed with its parent.
-            roots = [task_id for task_id, parent, _ in page if parent is None]
-            if roots:
-                tasks += _remove_families(connection, roots, before_us, referred, since)
-    return {
-        "tasks": tasks,
-        "events": _remove(
-            connection, "events", "int", "task_id IS NULL AND at < :before", before_us
-        ),
-        "workers": _remove(
-            connection,
-            "workers",
-            "text",
-            "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
-            " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)",
-            before_us,
-        ),
-        "artifacts": artifact_rows.prune(connection, now_us),
-        "request_keys": idempotency_keys.prune(connection, before_us),
-    }
+    for count in _remove_tasks(connection, before_us, now_us):
+        yield "tasks", count
+    for count in _remove(
+        connection, "events", "int", "task_id IS NULL AND at < :before", before_us
+    ):
+        yield "events", count
+    for count in _remove(
+        connection,
+        "workers",
+        "text",
+        "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
+        " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)",
+        before_us,
+    ):
+        yield "workers", count
+    for count in artifact_rows.prune_in_steps(connection, now_us):
+        yield "artifacts", count
+    for count in idempotency_keys.prune_in_steps(connection, before_us):
+        yield "request_keys", count
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,33 @@ def retained(connection: Connection, before_us: int) -> Retained:
         "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us
     )
     return Retained(int(tasks), *artifact_rows.kept_by_grace(connection, int(now_us)))
+
+
+def _remove_tasks(connection: Connection, before_us: int, now_us: int) -> Iterator[int]:
+    referred = _referred_to(connection, "", before_us)
+    since = first_id_at(now_us - _SKEW_US)
+    for status in _ENDED:
+        after = ""
+        while page := _ended_roots(connection, status, after, before_us):
+            after = page[-1][0]
+            # Only roots: a child is removed with its parent.
+            roots = [task_id for task_id, parent, _ in page if parent is None]
+            for group in _small_groups(connection, roots):
+                yield _remove_families(connection, group, before_us, referred, since)
+
+
+def _small_groups(connection: Connection, roots: list[str]) -> Iterator[list[str]]:
+    """Yield the roots in groups whose families have few tasks together; a large one is alone."""
+    group: list[str] = []
+    tasks = 0
+    for root, family in _families(connection, roots).items():
+        if group and tasks + len(family) > _TASKS:
+            yield group
+            group, tasks = [], 0
+        group.append(root)
+        tasks += len(family)
+    if group:
+        yield group
 
 
 def _ended_roots(
@@ -194,18 +227,17 @@ def _referred_to(connection: Connection, after: str, before_us: int) -> set[str]
 
 def _remove(
     connection: Connection, table: str, id_type: ColumnType, condition: str, before_us: int
-) -> int:
+) -> Iterator[int]:
     """Remove rows in small transactions; they are selected once, at the start."""
     ids = connection.query(f"SELECT id FROM {table} WHERE {condition}", before=before_us)
     chosen = connection.sql.rows(id=id_type)
-    removed = 0
     for start in range(0, len(ids), _EVENTS):
         with connection.transaction():
-            removed += connection.execute(
+            removed = connection.execute(
                 f"DELETE FROM {table} WHERE id IN (SELECT r.id FROM {chosen})",
                 rows=encode(ids[start : start + _EVENTS], "ids"),
             )
-    return removed
+        yield removed
 
 
 def _copy_sqlite(database: Database, path: Path) -> None:

@@ -158,3 +158,12 @@ def test_an_outage_and_its_end_are_delivered_once(engine: Engine, receiver: Rece
     eventually(lambda: len(receiver.taken) == 2, lambda: receiver.taken)
     assert _types(receiver) == ["artifacts.unreachable", "artifacts.reachable"]
     assert receiver.taken[0]["data"] == {"task": None, "outage": outage}
+
+
+def test_a_notice_about_a_trigger_is_delivered(engine: Engine, receiver: Receiver) -> None:
+    """A program gets the data of the event."""
+    data = {"trigger": "backup:nightly", "workflow": "backup", "count": 2, "reason": "asleep"}
+    outages.record(engine.database, "schedule.missed", data)
+    eventually(lambda: len(receiver.taken) == 1, lambda: receiver.taken)
+    assert _types(receiver) == ["schedule.missed"]
+    assert receiver.taken[0]["data"] == {"task": None, "trigger": data}

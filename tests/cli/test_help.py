@@ -48,7 +48,10 @@ def test_help_names_every_command(cli: Cli) -> None:
         ), command
 
 
-@pytest.mark.parametrize("group", [[], ["workflows"], ["pairings"], ["db"], ["token"]])
+@pytest.mark.parametrize(
+    "group",
+    [[], ["workflows"], ["schedules"], ["watchers"], ["pairings"], ["db"], ["token"]],
+)
 def test_lists_of_commands_cut_nothing_off(cli: Cli, group: list[str]) -> None:
     """What each command does fits on its line."""
     assert "..." not in cli(*group, "--help").out.split("Commands:")[1]
@@ -84,11 +87,12 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
     assert "[[" not in text
 
 
-def test_a_list_of_tasks_loads_only_what_it_needs(cli: Cli) -> None:
+@pytest.mark.parametrize("command", ["tasks", "triggers"])
+def test_a_list_loads_only_what_it_needs(cli: Cli, command: str) -> None:
     """A status command loads no model SDK, no HTTP client, no ORM and no migrations."""
     cli("db", "upgrade")
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, "tasks"],
+        [sys.executable, "-c", LOADED, command],
         cwd=cli.directory,
         env=cli.environment,
         capture_output=True,
@@ -98,6 +102,21 @@ def test_a_list_of_tasks_loads_only_what_it_needs(cli: Cli) -> None:
     loaded = json.loads(done.stderr.splitlines()[-1])
     heavy = set(HEAVY) - {"rich", "pydantic", "pysqlite3", "asyncio", "jinja2"}
     assert not heavy & set(loaded)
+
+
+def test_only_the_daemon_loads_the_job_scheduler(cli: Cli) -> None:
+    """A command that runs a task itself has no periodic jobs."""
+    cli.write("flow.yaml", "name: flow\nsteps: {one: {wait: 1ms}}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, "run", "flow.yaml", "--wait"],
+        cwd=cli.directory,
+        env=cli.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "succeeded" in done.stdout
+    assert not {"apscheduler", "tzlocal"} & set(json.loads(done.stderr.splitlines()[-1]))
 
 
 def test_unknown_commands_and_options_are_bad_usage(cli: Cli) -> None:

@@ -90,15 +90,6 @@ def test_a_broken_file_keeps_its_workflow(settings: Settings, sqlite_database: D
     assert "a.yaml" in listed["remarks"][0]
 
 
-def test_inactive_triggers_are_reported(settings: Settings) -> None:
-    """Webhooks and chat commands start workflows; other triggers are reported as inactive."""
-    on = "on: {webhook: {verify: token, secret: 'env:HOOK'}, chat: {command: go}, schedule: {every: 1h}}\n"
-    path = _write(settings, "flow.yaml", "flow")
-    path.write_text(on + path.read_text(encoding="utf-8"), encoding="utf-8")
-    (entry,) = overview(settings, None)
-    assert entry["remarks"] == ["not active yet: schedule"]
-
-
 def test_missing_modules_children_and_inputs_are_reported(settings: Settings) -> None:
     """Missing modules and child workflows, and inputs that a child would refuse."""
     directory = settings.workflow_directory

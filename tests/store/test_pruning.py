@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import pruning
+from agent.store import idempotency_keys, pruning
 from agent.store.artifacts import artifact_rows
 from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
@@ -133,6 +133,37 @@ def test_prune_works_in_small_transactions(database: Database) -> None:
         left = [250, *commits]
         assert left[-1] == 0
         assert all(before - after <= 100 for before, after in itertools.pairwise(left))
+
+
+def test_rows_of_no_task_are_removed_in_steps(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys and events go in transactions of bounded size too."""
+    monkeypatch.setattr(idempotency_keys, "_PAGE", 2)
+    monkeypatch.setattr(pruning, "_EVENTS", 2)
+    with database.connect("writer") as connection:
+        for number in range(5):
+            insert(connection, "request_keys", key=f"k{number}", request_hash="h", created_at=1)
+            insert(connection, "events", type="worker.started", at=1)
+        steps = list(pruning.prune_in_steps(connection, BEFORE))
+    assert [count for kind, count in steps if kind == "request_keys"] == [2, 2, 1]
+    assert [count for kind, count in steps if kind == "events"] == [2, 2, 1]
+
+
+def test_families_are_removed_in_small_groups(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction counts the children of its tasks; one large family goes alone, and whole."""
+    monkeypatch.setattr(pruning, "_TASKS", 4)
+    with database.connect("writer") as connection:
+        for root, children in (("a", 2), ("b", 2), ("c", 6), ("d", 0)):
+            insert_task(connection, root)
+            for number in range(children):
+                child = f"{root}-{number}"
+                insert_task(connection, child, parent_task_id=root, parent_step_id=f"{root}-step")
+        steps = list(pruning.prune_in_steps(connection, BEFORE))
+    removed = [count for kind, count in steps if kind == "tasks" and count]
+    assert sorted(removed) == [1, 3, 3, 7]
 
 
 def test_prune_skips_a_locked_task(postgres_database: Database) -> None:

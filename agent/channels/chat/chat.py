@@ -12,7 +12,7 @@ import structlog
 from agent.approvals import approval_documents
 from agent.approvals.permission import Principal, may_answer
 from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
-from agent.channels.chat import buttons, message_texts, pairing
+from agent.channels.chat import buttons, message_texts, pairing, trigger_notices
 from agent.channels.chat.command_handler import CommandHandler, typed_value
 from agent.config.channels import NOTIFIED_EVENTS
 from agent.core.escape import harmless
@@ -85,7 +85,7 @@ class Chat(ABC):
         await self.post(recipient, message_texts.cut(text, self.max_length(text)), [])
 
     async def deliver(self, notification: Notification) -> None:
-        """Send a question, a failed task or an outage to the paired accounts it concerns."""
+        """Send a question, a failed task or a notice to the paired accounts it concerns."""
         approval = notification.approval
         is_reminder = notification.event == "approval.reminded"
         if approval is not None and approval["status"] != "pending":
@@ -163,6 +163,9 @@ class Chat(ABC):
             await self._post_question(recipient, notification.approval, is_reminder=is_reminder)
         elif notification.outage is not None:
             text = message_texts.outage(notification.event, notification.outage)
+            await self.send(recipient, text)
+        elif notification.trigger is not None:
+            text = trigger_notices.text_of(notification.event, notification.trigger)
             await self.send(recipient, text)
         elif notification.task is not None:
             await self.send(recipient, message_texts.failed_task(notification.task))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.tasks.operator.operator import CommandResult, Verdict
+    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
@@ -135,6 +137,24 @@ class AgentClient(Protocol):
 
     def artifact(self, beginning: str) -> bytes:
         """Return the only large value whose hash starts with a text."""
+
+    def triggers(self, kind: str | None, status: str | None) -> list[Document]:
+        """Return schedules, watchers or both; removed ones only if that status is asked for."""
+
+    def find_trigger(self, text: str, kind: str | None) -> str:
+        """Return the trigger of an id, of a unique name, or the only one of a workflow."""
+
+    def trigger(self, trigger_id: str) -> Document:
+        """Return everything about a trigger."""
+
+    def firings(self, trigger_id: str, limit: int) -> list[Document]:
+        """Return what became of the latest instants or items, the newest first."""
+
+    def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
+        """Carry out a command on a trigger."""
+
+    def check_trigger(self, trigger_id: str) -> Document:
+        """Poll a watcher once and return what would follow; nothing is recorded."""
 
     def close(self) -> None:
         """Close connections."""

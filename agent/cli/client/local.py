@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
+    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
 
 
@@ -217,3 +219,44 @@ class LocalClient:
 
     def artifact(self, beginning: str) -> bytes:
         return task_documents.find_artifact(self._reader, beginning)
+
+    def triggers(self, kind: str | None, status: str | None) -> list[Document]:
+        from agent.triggers import documents
+
+        now = self._database.clock.now()
+        with self._reader.snapshot():
+            return documents.trigger_list(self._reader, kind, now=now, status=status)
+
+    def find_trigger(self, text: str, kind: str | None) -> str:
+        from agent.triggers.commands import TriggerCommands
+
+        return TriggerCommands(self._database, self._database.clock).find(text, kind).id
+
+    def trigger(self, trigger_id: str) -> Document:
+        from agent.triggers import documents
+
+        now = self._database.clock.now()
+        with self._reader.snapshot():
+            row = documents.find_row(self._reader, trigger_id)
+            return documents.trigger_document(self._reader, row, now)
+
+    def firings(self, trigger_id: str, limit: int) -> list[Document]:
+        from agent.triggers import documents
+
+        return documents.firings_page(self._reader, trigger_id, limit)[0]
+
+    def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
+        from agent.triggers.command_request import perform
+        from agent.triggers.commands import TriggerCommands
+
+        clock = self._database.clock
+        with self._audited(f"{request.verb} trigger", trigger=trigger_id):
+            commands = TriggerCommands(self._database, clock)
+            return perform(commands, trigger_id, request, clock.now())
+
+    def check_trigger(self, trigger_id: str) -> Document:
+        from agent.triggers.check import check_watcher
+
+        clock, limits = self._database.clock, bootstrap.limits_of(self._settings)
+        with self._audited("check trigger", trigger=trigger_id):
+            return check_watcher(self._database, clock, limits, trigger_id)

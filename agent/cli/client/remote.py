@@ -16,6 +16,8 @@ from agent.workflows.graph import Graph
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
+    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands import TriggerResult
 
 _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
@@ -197,6 +199,50 @@ class RemoteClient:
     def artifact(self, beginning: str) -> bytes:
         return self._http.read(f"artifacts/{beginning}").content
 
+    def triggers(self, kind: str | None, status: str | None) -> list[Document]:
+        return self._listed("triggers", _TASKS_PAGE, 2**31, kind=kind, status=status)
+
+    def find_trigger(self, text: str, kind: str | None) -> str:
+        from agent.triggers.documents import find_trigger
+
+        removed = self.triggers(None, "removed")
+        return find_trigger([*self.triggers(None, None), *removed], text, kind)
+
+    def trigger(self, trigger_id: str) -> Document:
+        return self._document(f"triggers/{_quoted(trigger_id)}")
+
+    def firings(self, trigger_id: str, limit: int) -> list[Document]:
+        path = f"triggers/{_quoted(trigger_id)}/firings"
+        return self._listed("firings", _PAGE, limit, path=path)
+
+    def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
+        from agent.triggers.commands import TriggerResult
+
+        bodies: dict[str, Document] = {
+            "pause": {"until": request.until, "reason": request.reason},
+            "resume": {"catch_up": request.catch_up},
+            "backfill": {
+                "from": request.first,
+                "to": request.last,
+                "most": request.most,
+                "dry_run": request.dry_run,
+            },
+        }
+        path = f"triggers/{_quoted(trigger_id)}/{request.verb}"
+        key = new_id() if request.verb == "run" else None
+        answer = self._http.post(path, bodies.get(request.verb), key=key)
+        return TriggerResult(
+            answer["changed"],
+            answer["message"],
+            answer["trigger_id"],
+            answer["tasks"],
+            answer["instants"],
+        )
+
+    def check_trigger(self, trigger_id: str) -> Document:
+        document: Document = self._http.post(f"triggers/{_quoted(trigger_id)}/check")
+        return document
+
     def _document(self, path: str) -> Document:
         document: Document = self._http.get(path)
         return document
@@ -208,13 +254,15 @@ class RemoteClient:
     def _ids(self, name: str, **query: Any) -> list[str]:
         return [str(row["id"]) for row in self._listed(name, _TASKS_PAGE, 5, **query)]
 
-    def _listed(self, name: str, page_size: int, limit: int, **query: Any) -> list[Document]:
-        """Return a list, page by page."""
+    def _listed(
+        self, name: str, page_size: int, limit: int, *, path: str | None = None, **query: Any
+    ) -> list[Document]:
+        """Return a list, page by page; its path is its name unless another is given."""
         rows: list[Document] = []
         cursor: str | None = None
         while len(rows) < limit:
             page = self._http.get(
-                name, limit=min(page_size, limit - len(rows)), cursor=cursor, **query
+                path or name, limit=min(page_size, limit - len(rows)), cursor=cursor, **query
             )
             rows += page[name]
             cursor = page["next"]

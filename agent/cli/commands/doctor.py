@@ -96,6 +96,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
             if deep_check is not None:
                 for task_id, step, state, message in deep_check.results(connection):
                     yield CheckResult("contents", state, message, task_id, step)
+            yield from _check_triggers(database, connection)
             yield from _check_channels(settings, database, connection)
     except StoreError as error:
         yield CheckResult("database", "error", str(error))
@@ -211,6 +212,15 @@ def _check_channels(
     is_running = bootstrap.holder_of(database) is not None
     for what, state, message in channel_checks(settings, connection, is_running=is_running):
         yield CheckResult(what, state, message)
+
+
+def _check_triggers(database: "Database", connection: "Connection") -> Iterator[CheckResult]:
+    from agent import bootstrap
+    from agent.triggers.health_checks import trigger_checks
+
+    is_running = bootstrap.holder_of(database) is not None
+    for state, message in trigger_checks(connection, database.clock.now(), is_running=is_running):
+        yield CheckResult("triggers", state, message)
 
 
 def _check_writing(database: "Database") -> Iterator[CheckResult]:

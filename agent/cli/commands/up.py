@@ -83,6 +83,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
                 on_ready=ready,
                 has_api=not is_worker,
                 has_channels=not is_worker,
+                has_pruning=not is_worker,
             )
         )
     finally:

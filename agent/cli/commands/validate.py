@@ -10,6 +10,7 @@ from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from agent.triggers.schedule_remarks import Preview
     from agent.workflows.directory import Entry
     from agent.workflows.graph import Graph
 
@@ -89,6 +90,7 @@ def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
 
 
 def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
+    from agent.cli.output import trigger_preview
     from agent.daemon import workflow_overview
 
     return {
@@ -97,11 +99,21 @@ def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
         "remarks": [] if entry.problems else workflow_overview.remarks(entry, known),
+        "triggers": [trigger_preview.document(preview) for preview in _previews(entry)],
     }
 
 
+def _previews(entry: "Entry") -> "list[Preview]":
+    from agent.core.clock import Clock
+    from agent.triggers.schedule_remarks import preview_triggers
+
+    if entry.problems or entry.workflow is None:
+        return []
+    return preview_triggers(entry.workflow.graph, Clock().now())
+
+
 def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
-    from agent.cli.output import terminal
+    from agent.cli.output import terminal, trigger_preview
     from agent.daemon import workflow_overview
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content
@@ -114,6 +126,8 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
         )
         for remark in workflow_overview.remarks(entry, known):
             terminal.print_line(f"  {remark}", "yellow")
+        for preview in _previews(entry):
+            trigger_preview.print_preview(preview)
         return
     try:
         texts = {str(entry.path): read_content(entry.path).decode()}

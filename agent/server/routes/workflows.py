@@ -16,6 +16,7 @@ from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import workflow_documents
 from agent.tasks.submission import TooManyStepsError
+from agent.triggers import sync
 from agent.workflows.compile.compiler import compile_text
 
 routes = RouteRegistry("workflows")
@@ -147,6 +148,8 @@ def _record(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
             number = workflow_versions.register(
                 connection, graph.name, graph.hash, graph.text, source, None, now
             )
+            sync.sync_workflow(connection, graph, number, None, now)
+            connection.notify()
         with connection.snapshot():
             document = workflow_documents.workflow_document(connection, graph.name)
         return document, before is None or before[0] != number
@@ -158,7 +161,9 @@ def _remove(context: Context, name: str) -> None:
         if latest is None:
             raise NotFoundError(f"there is no workflow {name!r}")
         _check_writable(name, latest[3])
-        workflow_versions.remove(connection, name, context.database.clock.now())
+        now = context.database.clock.now()
+        workflow_versions.remove(connection, name, now)
+        sync.remove_triggers(connection, name, None, now)
 
 
 def _check_writable(name: str, path: str | None) -> None:

@@ -1,6 +1,6 @@
 """What the attempts of a worker share: clock, journal, limits, threads and clients."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,6 +42,10 @@ class Limits:
     """The timeout of an attempt of `python` or `shell`, if its step has none."""
 
 
+StartMissed = Callable[[str, list[int]], Awaitable[list[str]]]
+"""Takes the id of a trigger and nominal instants; returns the tasks that it started."""
+
+
 class Resource(Protocol):
     """A resource that attempts share and that is closed with the worker."""
 
@@ -59,6 +63,8 @@ class Services:
     models: ModelRegistry = field(default_factory=ModelRegistry)
     mcp: Mapping[str, McpSettings] = field(default_factory=dict)
     """The MCP servers whose tools agents may use."""
+    start_missed: StartMissed | None = None
+    """Starts missed runs of a schedule; only a daemon has it."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""

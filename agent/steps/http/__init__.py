@@ -1,4 +1,5 @@
-"""HTTP for steps and tools. Entry point: `exchange.Exchange.send`, one request with its redirects.
+"""HTTP for steps, tools and watchers. Entry points: `send` and `fetch` of `exchange.Exchange`, one
+request with its redirects.
 
 `client` holds the shared connections and `address_policy` checks each address that they connect to.
 `exchange` decides whether a redirect is followed, `redirects` what another origin gets. `body_reader`

@@ -1,17 +1,29 @@
 """The HTTP connections that a worker's steps share; imported at the first request."""
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Protocol
 
 import httpcore
 import httpx
 
-from agent.steps.attempt.services import Limits, Services
+from agent.steps.attempt.services import Limits, Resource
 from agent.steps.http.address_policy import AddressPolicy, GuardedBackend
 from agent.steps.http.body_reader import ENCODINGS
 
 CONNECT_SECONDS: Final = 10.0
 REPEATABLE: Final = frozenset({"GET", "HEAD"})
+
+
+class HttpServices(Protocol):
+    """What an exchange needs of those who send it: steps, tools and watchers."""
+
+    @property
+    def limits(self) -> Limits:
+        """The address policy, and the limits of redirects and sizes."""
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        """Where the shared connections are kept, as `http`."""
 
 
 class _Body(httpx.AsyncByteStream):
@@ -80,7 +92,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         await self._fresh.aclose()
 
 
-def new_client(services: Services) -> httpx.AsyncClient:
+def new_client(services: HttpServices) -> httpx.AsyncClient:
     """Return a client for one exchange, on the worker's connections.
 
     Its cookies go with its own redirects only. It need not be closed: its connections are the

@@ -1,16 +1,16 @@
 """One HTTP exchange, redirects included; a failure says whether an effect may have begun."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import httpcore
 import httpx
 
 from agent.core import file_descriptors
-from agent.steps.attempt.services import Services
 from agent.steps.http import body_reader, redirects
 from agent.steps.http.address_policy import AddressRefusedError
-from agent.steps.http.client import new_client
+from agent.steps.http.client import HttpServices, new_client
 from agent.steps.http.response import document
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import TRUNCATED, Json, StepError
@@ -27,13 +27,33 @@ _NETWORK_ERRORS = (
     OSError,
 )
 
+_PERMANENT: Final = frozenset({301, 308})
+_HIGHEST_PORT: Final = 65_535
+"""The HTTP library accepts more, and fails in unexpected ways when it connects."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """The last response of an exchange, with its body as bytes."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes | None
+    """None when it is larger than the limit."""
+    is_encoded: bool
+    """Whether the body still has a `Content-Encoding` that is not known here."""
+    url: httpx.URL
+    """Where it came from, after the redirects."""
+    is_moved: bool
+    """Whether every redirect on the way was a permanent one."""
+
 
 class Exchange:
     """Sends one request, follows its redirects, and knows whether an effect may have begun."""
 
     def __init__(
         self,
-        services: Services,
+        services: HttpServices,
         *,
         is_effect: bool,
         may_visit: Callable[[str], bool] | None = None,
@@ -51,6 +71,24 @@ class Exchange:
         Raise `DefiniteFailure` where nothing began or the request may be repeated, and
         `UnknownOutcomeError` where an effect may have happened.
         """
+        limits = self._services.limits
+        limit_bytes = min(limits.response_bytes, limits.output_bytes)
+        response = await self.fetch(method, url, values, secret_headers, limit_bytes)
+        if response.body is None:
+            return {**document(response.status, response.headers, b""), TRUNCATED: True}
+        return document(
+            response.status, response.headers, response.body, is_encoded=response.is_encoded
+        )
+
+    async def fetch(
+        self,
+        method: str,
+        url: str,
+        values: dict[str, Json],
+        secret_headers: set[str],
+        limit_bytes: int,
+    ) -> RawResponse:
+        """Return the last response with its body as bytes; it fails as `send` does."""
         client = new_client(self._services)
         try:
             address = httpx.URL(url)
@@ -69,18 +107,24 @@ class Exchange:
         except (httpx.InvalidURL, ValueError, TypeError) as problem:
             raise _refused("bad_request", f"{url}: {problem}") from None
         try:
-            return await self._follow(client, request, {name.lower() for name in secret_headers})
+            secret_names = {name.lower() for name in secret_headers}
+            return await self._follow(client, request, secret_names, limit_bytes)
         except AddressRefusedError as problem:
             raise self._failure(problem, may_retry=False) from None
         except _NETWORK_ERRORS as problem:
             raise self._failure(problem) from problem
 
     async def _follow(
-        self, client: httpx.AsyncClient, request: httpx.Request, secret_headers: set[str]
-    ) -> dict[str, Any]:
+        self,
+        client: httpx.AsyncClient,
+        request: httpx.Request,
+        secret_headers: set[str],
+        limit_bytes: int,
+    ) -> RawResponse:
         limits = self._services.limits
+        statuses: set[int] = set()
         for _ in range(limits.max_redirects + 1):
-            if request.url.scheme not in ("http", "https") or not request.url.host:
+            if not _is_address(request.url):
                 raise _refused("bad_request", f"{request.url} is not an http or https address")
             if self._may_visit is not None and not self._may_visit(str(request.url)):
                 problem = AddressRefusedError(f"{request.url} is not among the allowed addresses")
@@ -89,10 +133,11 @@ class Exchange:
             try:
                 following = response.next_request
                 if following is None:
-                    size = min(limits.response_bytes, limits.output_bytes)
-                    return await _read(response, size)
+                    is_moved = bool(statuses) and statuses <= _PERMANENT
+                    return await _read(response, request.url, limit_bytes, is_moved=is_moved)
             finally:
                 await response.aclose()
+            statuses.add(response.status_code)
             if following.method == request.method:
                 # 307 and 308: the server only named another address.
                 self._has_begun = False
@@ -137,13 +182,20 @@ class Exchange:
         return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
 
 
-async def _read(response: httpx.Response, limit_bytes: int) -> dict[str, Any]:
+async def _read(
+    response: httpx.Response, url: httpx.URL, limit_bytes: int, *, is_moved: bool
+) -> RawResponse:
     encoding = response.headers.get("content-encoding", "")
     body = await body_reader.read(response.aiter_raw(), encoding, limit_bytes)
-    if body is None:
-        return {**document(response.status_code, response.headers, b""), TRUNCATED: True}
     is_encoded = not body_reader.is_known(encoding)
-    return document(response.status_code, response.headers, body, is_encoded=is_encoded)
+    return RawResponse(
+        response.status_code, response.headers, body, is_encoded, url, is_moved=is_moved
+    )
+
+
+def _is_address(url: httpx.URL) -> bool:
+    is_port = url.port is None or url.port <= _HIGHEST_PORT
+    return url.scheme in ("http", "https") and bool(url.host) and is_port
 
 
 def _refused(code: str, message: str) -> DefiniteFailure:

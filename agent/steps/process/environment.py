@@ -1,4 +1,4 @@
-"""The environment of the programs that steps start: commands and MCP servers.
+"""The environment of the programs that steps and watchers start: commands and MCP servers.
 
 The agent's own environment holds the secrets that `env:NAME` refers to, and a program's output is
 recorded. So a program gets only what nearly every program needs, what the step or the configuration
@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from agent.steps.process.processes import marks
+from agent.steps.process.processes import marks, watcher_marks
 
 BASIC: Final = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"})
 """The variables that every program inherits, besides those of the locale (`LC_*`)."""
@@ -22,10 +22,18 @@ def environment_of(
 
     The marks come last: they identify orphans, so nothing may replace them.
     """
+    return {**_inherited(inherit), **own, **marks(step_id, attempt)}
+
+
+def environment_of_watcher(own: Mapping[str, str], inherit: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment of a program that a watcher starts."""
+    return {**_inherited(inherit), **own, **watcher_marks()}
+
+
+def _inherited(inherit: Iterable[str]) -> dict[str, str]:
     inheritable = BASIC | set(inherit)
-    inherited = {
+    return {
         name: value
         for name, value in os.environ.items()
         if name in inheritable or name.startswith("LC_")
     }
-    return {**inherited, **own, **marks(step_id, attempt)}

@@ -18,6 +18,8 @@ STEP: Final = "AGENT_STEP_ID"
 ATTEMPT: Final = "AGENT_STEP_ATTEMPT"
 AGENT: Final = "AGENT_STEP_STARTED_BY"
 """The process that runs the attempt: its id and its start time."""
+WATCHER: Final = "AGENT_WATCHER_STARTED_BY"
+"""Of the programs that watchers start: the process that polls, its id and its start time."""
 
 _PROC: Final = Path("/proc")
 _POLL_SECONDS: Final = 0.02
@@ -72,12 +74,30 @@ class Orphan:
 
 def marks(step_id: str, attempt: int) -> dict[str, str]:
     """Return the variables that mark the processes of an attempt."""
-    process_id = os.getpid()
-    return {
-        STEP: step_id,
-        ATTEMPT: str(attempt),
-        AGENT: f"{process_id} {start_time(process_id) or ''}",
-    }
+    return {STEP: step_id, ATTEMPT: str(attempt), AGENT: _own_identity()}
+
+
+def watcher_marks() -> dict[str, str]:
+    """Return the variable that marks the programs which a watcher starts."""
+    return {WATCHER: _own_identity()}
+
+
+def watcher_orphans() -> set[int]:
+    """Return the groups of watchers' programs whose agent is gone; nothing where there is no /proc.
+
+    A poll changes nothing, and only its agent reads what the program prints: such a program may be
+    ended whatever database its agent used. Programs of other PID namespaces are left alone, since
+    the ids in their marks mean other processes here.
+    """
+    groups: set[int] = set()
+    for stat in _all() if (_PROC / "self" / "stat").exists() else ():
+        if stat.state == "Z" or stat.group in groups or not is_endable(stat.group):
+            continue
+        agent_id, _, started = _marks_of(stat.id).get(WATCHER, "").partition(" ")
+        is_orphan = agent_id.isdigit() and not is_running(int(agent_id), started)
+        if is_orphan and _pid_namespace(stat.id) == _pid_namespace(os.getpid()):
+            groups.add(stat.group)
+    return groups
 
 
 def orphans() -> list[Orphan]:
@@ -134,8 +154,20 @@ def _marks_of(process_id: int) -> dict[str, str]:
     return {
         name.decode(): value.decode(errors="replace")
         for name, _, value in pairs
-        if name in (STEP.encode(), ATTEMPT.encode(), AGENT.encode())
+        if name in (STEP.encode(), ATTEMPT.encode(), AGENT.encode(), WATCHER.encode())
     }
+
+
+def _own_identity() -> str:
+    process_id = os.getpid()
+    return f"{process_id} {start_time(process_id) or ''}"
+
+
+def _pid_namespace(process_id: int) -> str:
+    try:
+        return str((_PROC / str(process_id) / "ns" / "pid").readlink())
+    except OSError:
+        return ""
 
 
 def _all() -> Iterator[_Stat]:

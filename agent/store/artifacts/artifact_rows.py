@@ -8,7 +8,7 @@ no sooner than a day after it was last put.
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -194,6 +194,11 @@ Read = Callable[[Connection, str | None], Json]
 
 def prune(connection: Connection, now: int) -> int:
     """Remove artifacts without references that were not put for a day; return how many."""
+    return sum(prune_in_steps(connection, now))
+
+
+def prune_in_steps(connection: Connection, now: int) -> Iterator[int]:
+    """Do what `prune` does, and yield how many each short transaction removed."""
     before = now - GRACE_US
     idle = [
         str(name)
@@ -202,10 +207,9 @@ def prune(connection: Connection, now: int) -> int:
         )
     ]
     if not idle:
-        return 0
+        return
     used = _referred_to(connection)
     unused = [name for name in idle if name not in used]
-    removed = 0
     for start in range(0, len(unused), _PAGE):
         with connection.transaction():
             gone = connection.query(
@@ -216,11 +220,10 @@ def prune(connection: Connection, now: int) -> int:
                 before=before,
                 elsewhere=f"%{_ELSEWHERE}",
             )
-        removed += len(gone)
         for _, address in gone:
             if address is not None:
                 stores_of(connection.database).remove(bytes(address).decode(), before)
-    return removed
+        yield len(gone)
 
 
 def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:

@@ -108,6 +108,14 @@ def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None]
     return int(version), str(graph), source, path
 
 
+def name_at(connection: Connection, path: str) -> str | None:
+    """Return the workflow that a file defined last."""
+    rows = connection.query(
+        "SELECT name FROM workflows WHERE path = :path ORDER BY created_at DESC LIMIT 1", path=path
+    )
+    return str(rows[0][0]) if rows else None
+
+
 def remove(tx: Connection, name: str, now: int) -> bool:
     """Mark a workflow as removed; its versions stay, for the tasks that they started."""
     changed = tx.execute(

@@ -96,6 +96,7 @@ TASK_TYPES: Final[Mapping[str, ColumnType]] = {
     "ended_at": "int",
     "pause_kind": "text",
     "pause_command": "text",
+    "trigger_id": "text",
 }
 
 _EVENT_TYPES: Final[Mapping[str, ColumnType]] = {

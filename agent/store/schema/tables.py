@@ -12,7 +12,10 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Larg
 from sqlmodel import Field, SQLModel
 
 from agent.core.state_machine import ApprovalStatus, CallStatus, StepStatus, TaskStatus
-from agent.store.schema import channel_tables  # noqa: F401  (part of the same schema)
+from agent.store.schema import (  # noqa: F401  (parts of the same schema)
+    channel_tables,
+    trigger_tables,
+)
 
 # On SQLite only INTEGER PRIMARY KEY columns are row ids.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -75,6 +78,23 @@ class Task(SQLModel, table=True):
             postgresql_where=text("retry_of IS NOT NULL"),
         ),
         Index("tasks_by_workflow", "workflow_name", "workflow_version"),
+        Index(
+            "tasks_by_trigger",
+            "trigger_id",
+            "id",
+            sqlite_where=text("trigger_id IS NOT NULL"),
+            postgresql_where=text("trigger_id IS NOT NULL"),
+        ),
+        Index(
+            "tasks_open_by_trigger",
+            "trigger_id",
+            sqlite_where=text(
+                "trigger_id IS NOT NULL AND status IN ('pending', 'running', 'paused')"
+            ),
+            postgresql_where=text(
+                "trigger_id IS NOT NULL AND status IN ('pending', 'running', 'paused')"
+            ),
+        ),
     )
 
     id: str = Field(sa_type=Text, primary_key=True)
@@ -109,6 +129,8 @@ class Task(SQLModel, table=True):
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
     pause_kind: str | None = Field(default=None, sa_type=Text)
     pause_command: str | None = Field(default=None, sa_type=Text)
+    # The schedule or watcher that started it; no foreign key, since it may be pruned first.
+    trigger_id: str | None = Field(default=None, sa_type=Text)
 
 
 class Step(SQLModel, table=True):

@@ -13,6 +13,7 @@ from agent.tasks.rules import child_tasks
 from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.workflows.graph import Graph
@@ -61,6 +62,7 @@ class Batch:
     logs: list[Sequence[Any]] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)
     child_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
+    trigger_updates: list[TriggerUpdate] = field(default_factory=list)
     must_wait: bool = False
     """Whether to wait for the lock of its one task, which other transactions held too often."""
 
@@ -80,13 +82,19 @@ class Batch:
             entries=list(self.entries),
             submissions=list(self.submissions),
             child_ends=list(self.child_ends),
+            trigger_updates=list(self.trigger_updates),
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (
-            self.completions or self.entries or self.logs or self.submissions or self.child_ends
+            self.completions
+            or self.entries
+            or self.logs
+            or self.submissions
+            or self.child_ends
+            or self.trigger_updates
         )
 
 
@@ -104,9 +112,14 @@ class TxResult:
     carried_completions: list[Completion] = field(default_factory=list)
     carried_entries: list[JournalEntry] = field(default_factory=list)
     carried_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
+    fired: list[tuple[TriggerUpdate, FireResult]] = field(default_factory=list)
+    """Each plan for a trigger, and what it did."""
+    carried_updates: list[TriggerUpdate] = field(default_factory=list)
     stops: list[tuple[str, int]] = field(default_factory=list)
     """(step id, token) of attempts to stop."""
     ended: list[child_tasks.ChildEnd] = field(default_factory=list)
+    ended_triggers: list[str] = field(default_factory=list)
+    """The triggers whose tasks ended: a queued run may start."""
     orphans: list[str] = field(default_factory=list)
     """Child tasks whose parent step no longer waits for them."""
     pauses: list[FamilyPause] = field(default_factory=list)
@@ -140,6 +153,9 @@ class TxResult:
         self.carried_completions += part.carried_completions
         self.carried_entries += part.carried_entries
         self.carried_ends += part.carried_ends
+        self.fired += part.fired
+        self.carried_updates += part.carried_updates
+        self.ended_triggers += part.ended_triggers
         self.stops += part.stops
         self.ended += part.ended
         self.orphans += part.orphans

@@ -31,7 +31,8 @@ def begin(scope: TxScope) -> None:
     unread = [key for key in steps if key[0] not in cached or not cached[key[0]].has(key[1:])]
     most_due = _most_due(scope)
     if scope.connection.can_assume:
-        is_known = len(cached) == len(task_ids) and not unread
+        # Triggers are read under their locks: such a transaction reads anyway.
+        is_known = len(cached) == len(task_ids) and not unread and not batch.trigger_updates
         if scope.may_assume and is_known and not most_due and not batch.must_wait:
             _assume(scope)
             return

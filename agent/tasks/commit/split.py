@@ -1,6 +1,6 @@
 """A batch that fails as a whole, committed part by part: a bad part costs only itself.
 
-The parts of a batch with content are its entries, completions, submissions and ends. An empty batch
+The parts of a batch with content are its entries, completions, submissions, ends and plans for triggers. An empty batch
 fails because of a task that is due: there the parts are the due tasks.
 
 If the database fails in the middle, what was committed stands, and only the rest is sent again.
@@ -19,6 +19,7 @@ from agent.store.engine import reads
 from agent.tasks.commit.attempt_loader import AttemptLoader
 from agent.tasks.commit.batch import Batch, CommitResult, Completion
 from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +79,24 @@ def commit_parts(
         if problem is not None:
             _replace_outcome(completion, problem, capacity, commit, total)
         del rest.completions[0]
+    _commit_submissions(rest, capacity, commit, total, task_exists)
+    while rest.child_ends:
+        commit(Batch(child_ends=[rest.child_ends[0]]), capacity, total)
+        del rest.child_ends[0]
+    _commit_updates(rest, capacity, commit, total)
+    if rest.logs:
+        commit(Batch(logs=rest.logs), capacity, total)
+    total.rest = None
+    total.result.has_more = True
+
+
+def _commit_submissions(
+    rest: Batch,
+    capacity: ClaimCapacity,
+    commit: CommitPart,
+    total: CommitResult,
+    task_exists: Callable[[str], bool],
+) -> None:
     while rest.submissions:
         submission = rest.submissions[0]
         problem = commit(Batch(submissions=[submission]), capacity, total)
@@ -88,13 +107,17 @@ def commit_parts(
             else:
                 total.refused[submission.task_id] = problem
         del rest.submissions[0]
-    while rest.child_ends:
-        commit(Batch(child_ends=[rest.child_ends[0]]), capacity, total)
-        del rest.child_ends[0]
-    if rest.logs:
-        commit(Batch(logs=rest.logs), capacity, total)
-    total.rest = None
-    total.result.has_more = True
+
+
+def _commit_updates(
+    rest: Batch, capacity: ClaimCapacity, commit: CommitPart, total: CommitResult
+) -> None:
+    while rest.trigger_updates:
+        update = rest.trigger_updates[0]
+        problem = commit(Batch(trigger_updates=[update]), capacity, total)
+        if problem is not None:
+            _skip_runs(update, problem, capacity, commit, total)
+        del rest.trigger_updates[0]
 
 
 def _replace_outcome(
@@ -110,6 +133,20 @@ def _replace_outcome(
     if commit(Batch(completions=[failed]), capacity, total) is not None:
         # Nothing can be written to its task. Free the slot at least.
         total.result.settled.append((completion, False))
+
+
+def _skip_runs(
+    update: TriggerUpdate,
+    problem: str,
+    capacity: ClaimCapacity,
+    commit: CommitPart,
+    total: CommitResult,
+) -> None:
+    """Record runs whose tasks cannot be created as skipped, with the reason."""
+    log.error("trigger.refused", trigger=update.trigger_id, error=problem)
+    update.skip_runs(f"its task could not be created: {problem}")
+    if commit(Batch(trigger_updates=[update]), capacity, total) is not None:
+        total.result.fired.append((update, FireResult("stale")))
 
 
 def commit_due_tasks(

@@ -10,7 +10,15 @@ from agent.tasks.commit.apply import apply
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.commit.begin import begin
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, call_ledger, child_tasks, claiming, creation, row_writer
+from agent.tasks.rules import (
+    advance,
+    call_ledger,
+    child_tasks,
+    claiming,
+    creation,
+    firing,
+    row_writer,
+)
 from agent.tasks.rules.creation import Submission
 from agent.tasks.state.locked_task import LockedTask
 
@@ -24,6 +32,8 @@ def run(scope: TxScope) -> TxResult:
     for locked in scope.tasks.values():
         advance.advance(tx, locked)
     tasks = [*scope.tasks.values(), *_create(scope)]
+    if batch.trigger_updates:
+        tasks += _fire(scope)
     _claim(scope, tasks)
     row_writer.write(tx, tasks, scope.now)
     if batch.logs:
@@ -75,6 +85,16 @@ def _create(scope: TxScope) -> list[LockedTask]:
     return new
 
 
+def _fire(scope: TxScope) -> list[LockedTask]:
+    """Apply the plans for triggers; their tasks are claimed in this transaction already."""
+    result = scope.result
+    fired = firing.fire(scope.connection, scope.graphs, scope.batch.trigger_updates, scope.now)
+    result.fired = fired.done
+    result.carried_updates = fired.carried
+    result.events += fired.events
+    return fired.tasks
+
+
 def _create_children(scope: TxScope, locked: LockedTask) -> list[LockedTask]:
     tx, max_depth = scope.connection, scope.capacity.max_depth
     children = [
@@ -107,6 +127,8 @@ def _report(locked: LockedTask, result: TxResult) -> None:
     result.pauses += locked.pauses
     was = task.original[1] if task.original else None
     if task.status in TASK_ENDED and was not in TASK_ENDED:
+        if task.trigger_id is not None:
+            result.ended_triggers.append(task.trigger_id)
         result.ended.append(
             child_tasks.ChildEnd(
                 task.id, task.status, task.parent_task_id or "", task.parent_step_id

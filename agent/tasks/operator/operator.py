@@ -28,12 +28,14 @@ from agent.tasks.rules import (
     budgets,
     child_tasks,
     creation,
+    firing,
     retry_fork,
     row_writer,
     settlement,
 )
 from agent.tasks.rules.approvals import Decision
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
@@ -84,6 +86,18 @@ class Operator:
             locked = creation.create(tx, submission, version, now)
             row_writer.write(tx, [locked], locked.now)
         return submission.task_id
+
+    def fire(self, update: TriggerUpdate) -> FireResult:
+        """Apply a plan for a trigger; cancel the tasks that it supersedes."""
+        with self._transaction() as tx:
+            now = self._clock.now()
+            fired = firing.fire(tx, self._graphs, [update], now, is_waiting=True)
+            row_writer.write(tx, fired.tasks, now)
+        ((_, result),) = fired.done
+        for task_id in result.superseded:
+            with suppress(NotFoundError, RefusedError):
+                self.cancel(task_id, "a later run of its schedule replaces it")
+        return result
 
     def pause(self, task_id: str, reason: str | None = None) -> CommandResult:
         """Let nothing new start; attempts in flight finish or reach their next checkpoint."""
@@ -246,6 +260,8 @@ class Operator:
         Any transaction may be the one that finds a task's time over.
         """
         self._wake_parent(locked)
+        if locked.task.status in TASK_ENDED and locked.task.trigger_id is not None:
+            self.fire(TriggerUpdate(locked.task.trigger_id))
         for family in locked.pauses:
             self.pause_family(family)
         for child_id in locked.orphans:

@@ -1,4 +1,4 @@
-"""Processes of steps that outlived the worker that started them."""
+"""Processes of steps and watchers that outlived the worker that started them."""
 
 import socket
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ def end(
 ) -> list[int]:
     """End the process groups that attempts left running on this machine; return their ids.
 
-    These are the recorded processes of `owners`, which must be dead, and every process that is marked
-    with a step of this database and whose agent is gone. The mark also finds processes that were
+    These are the recorded processes of `owners`, which must be dead, every process that is marked
+    with a step of this database and whose agent is gone, and such programs of watchers. The mark also finds processes that were
     never recorded, or whose steps were taken over long ago.
     """
     recorded = reads.processes_of(connection, owners, socket.gethostname())
@@ -30,5 +30,6 @@ def end(
             # The attempt that ended its step left its processes running on purpose.
             if status not in STEP_ENDED or attempt != orphan.attempt:
                 groups.add(orphan.group)
+    groups |= processes.watcher_orphans()
     processes.end_groups(groups, grace_seconds)
     return sorted(groups)

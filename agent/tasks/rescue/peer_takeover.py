@@ -88,6 +88,13 @@ def cancel_soon(committer: Committer, task_id: str, then: Callable[[], None]) ->
     _do_soon("child.not_canceled", lambda: operator.cancel(task_id, reason), then)
 
 
+def cancel_superseded(committer: Committer, task_id: str, then: Callable[[], None]) -> None:
+    """Cancel a task that a later run of its trigger replaces."""
+    operator = Operator(committer.database, committer.clock)
+    reason = "a later run of its schedule replaces it"
+    _do_soon("task.not_superseded", lambda: operator.cancel(task_id, reason), then)
+
+
 def cancel_orphans(database: Database, operator: Operator) -> int:
     """Cancel the children of ended parents that no live worker will cancel; return how many.
 

@@ -36,6 +36,8 @@ class Submission:
     parent_task_id: str | None = None
     parent_step_id: str | None = None
     depth: int = 0
+    trigger_id: str | None = None
+    """The schedule or watcher that starts it."""
 
 
 def register(tx: Connection, submission: Submission, now: int) -> int:
@@ -62,6 +64,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         parent_task_id=submission.parent_task_id,
         parent_step_id=submission.parent_step_id,
         depth=submission.depth,
+        trigger_id=submission.trigger_id,
     )
     task.also(
         input=json_values.encode(dict(submission.input), "input"),

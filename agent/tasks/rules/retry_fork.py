@@ -47,6 +47,8 @@ def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> Lock
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
     task = _successor(old, retry_of=old.task.id)
     task.origin_id = old.task.origin_id
+    # It stands for the same run: it counts for the overlap of its schedule.
+    task.trigger_id = old.task.trigger_id
     if parent is not None:
         task.parent_task_id, task.parent_step_id = parent.task_id, parent.step_id
         task.depth = parent.depth

@@ -31,6 +31,7 @@ TASK_COLUMNS: Final = (
     "parent_step_id",
     "depth",
     "origin_id",
+    "trigger_id",
 )
 
 STEP_COLUMNS: Final = (
@@ -136,6 +137,7 @@ class TaskRow(Row):
     parent_step_id: str | None
     depth: int
     origin_id: str
+    trigger_id: str | None
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
@@ -160,6 +162,7 @@ class TaskRow(Row):
             row.parent_step_id,
             row.depth,
             row.origin_id,
+            row.trigger_id,
         ) = row.original = values
         row.extra = {}
         row.written = ()
@@ -174,7 +177,8 @@ class TaskRow(Row):
         row.steps_open = row.steps_running = row.steps_failed = row.steps_held = 0
         row.places_taken = row.event_seq = row.depth = 0
         row.phase = "normal"
-        row.next_wake_time = row.deadline = row.parent_task_id = row.parent_step_id = None
+        row.next_wake_time = row.deadline = row.trigger_id = None
+        row.parent_task_id = row.parent_step_id = None
         row.origin_id = task_id
         row.original, row.extra, row.written = (), {}, ()
         for name, value in values.items():

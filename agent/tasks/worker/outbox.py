@@ -8,6 +8,7 @@ from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
+from agent.tasks.rules.trigger_update import TriggerUpdate
 
 T = TypeVar("T")
 
@@ -17,6 +18,8 @@ MAX_BYTES: Final = 4_000_000
 MAX_NEW_STEPS: Final = 500
 SPLIT_AT: Final = 24
 """From this many completions or submissions on, half of them go in a batch of their own."""
+MAX_UPDATES: Final = 64
+"""The most plans for triggers of one batch."""
 MAX_LOGS: Final = 1000
 TRIES_BEFORE_WAITING: Final = 8
 """After this many tries a batch of its own waits for the lock of the task."""
@@ -33,13 +36,20 @@ class Outbox:
         self._logs: deque[Sequence[Any]] = deque()
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
+        self._trigger_updates: deque[TriggerUpdate] = deque()
         self._withdrawn: set[str] = set()
         """Submissions that a batch held when their submitters gave up."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing needs a commit; logs alone wait for the next one."""
-        return not (self._completions or self._entries or self._submissions or self._child_ends)
+        return not (
+            self._completions
+            or self._entries
+            or self._submissions
+            or self._child_ends
+            or self._trigger_updates
+        )
 
     @property
     def has_logs(self) -> bool:
@@ -77,6 +87,10 @@ class Outbox:
         """Queue the end of a child task for its parent."""
         self._child_ends.append(end)
 
+    def add_trigger_update(self, update: TriggerUpdate) -> None:
+        """Queue a plan for a trigger."""
+        self._trigger_updates.append(update)
+
     def take(self, *, is_half: bool = False) -> Batch:
         """Return the next batch: bounded, and empty only if nothing is queued.
 
@@ -105,6 +119,8 @@ class Outbox:
             steps += len(submission.graph.steps)
         while self._child_ends and len(batch.child_ends) < MAX_PARTS:
             batch.child_ends.append(self._child_ends.popleft())
+        while self._trigger_updates and len(batch.trigger_updates) < MAX_UPDATES:
+            batch.trigger_updates.append(self._trigger_updates.popleft())
         while self._logs and len(batch.logs) < MAX_LOGS:
             batch.logs.append(self._logs.popleft())
         return batch
@@ -146,6 +162,7 @@ class Outbox:
         )
         self._withdrawn.difference_update(each.task_id for each in batch.submissions)
         self._child_ends.extendleft(reversed(batch.child_ends))
+        self._trigger_updates.extendleft(reversed(batch.trigger_updates))
         self._logs.extendleft(reversed(batch.logs))
 
     def carry(self, result: TxResult) -> bool:
@@ -157,7 +174,13 @@ class Outbox:
             (completion, 0) for completion in reversed(result.carried_completions)
         )
         self._child_ends.extendleft(reversed(result.carried_ends))
-        return bool(result.carried_entries or result.carried_completions or result.carried_ends)
+        self._trigger_updates.extendleft(reversed(result.carried_updates))
+        return bool(
+            result.carried_entries
+            or result.carried_completions
+            or result.carried_ends
+            or result.carried_updates
+        )
 
     def take_all_entries(self) -> list[JournalEntry]:
         """Remove and return every entry that is in no batch."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent.tasks.commit.batch import CommitResult, TxResult
 from agent.tasks.commit.committer import PollResult
 from agent.tasks.rescue import peer_takeover
+from agent.tasks.rules.trigger_update import TriggerUpdate
 
 if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker
@@ -25,6 +26,8 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
         worker.on_other_commit()
     if result.ended or result.orphans or result.pauses:
         _follow_tasks(worker, result)
+    if result.fired or result.ended_triggers:
+        _follow_triggers(worker, result)
     if result.events:
         worker.call_listeners(result.events)
 
@@ -50,6 +53,17 @@ def _follow_tasks(worker: "Worker", result: TxResult) -> None:
         peer_takeover.cancel_soon(worker.committer, task_id, worker.on_other_commit)
     for pause in result.pauses:
         peer_takeover.pause_soon(worker.committer, pause, worker.on_other_commit)
+
+
+def _follow_triggers(worker: "Worker", result: TxResult) -> None:
+    """Answer the plans for triggers, cancel what they supersede, and start queued runs."""
+    worker.firings.resolve(result.fired)
+    for _, fired in result.fired:
+        for task_id in fired.superseded:
+            peer_takeover.cancel_superseded(worker.committer, task_id, worker.on_other_commit)
+    for trigger_id in dict.fromkeys(result.ended_triggers):
+        worker.outbox.add_trigger_update(TriggerUpdate(trigger_id))
+        worker.wake()
 
 
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:

@@ -24,10 +24,12 @@ from agent.tasks.commit.committer import Committer
 from agent.tasks.commit.faults import Phase
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker import failures, results, shutdown
 from agent.tasks.worker.attempts import Attempts
 from agent.tasks.worker.batch_sender import BatchSender, FinishedTx
 from agent.tasks.worker.external_values import ExternalValues
+from agent.tasks.worker.firings import PendingFirings
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
 from agent.tasks.worker.outbox import TRIES_BEFORE_WAITING, Outbox
@@ -95,6 +97,7 @@ class Worker:
         )
         self.attempts = Attempts(self.services, self.external.queue, self.wake)
         self.submitters = Submitters()
+        self.firings = PendingFirings()
         self.slots = Slots(settings, self.attempts, self.external, self.clock)
         self._sender = BatchSender(self.committer, self.database_thread, self.outbox, self.slots)
         self.peers = PeerWatch(
@@ -136,6 +139,16 @@ class Worker:
             self.outbox.withdraw(submission)
             self.submitters.forget(submission.task_id)
             raise
+
+    async def fire(self, update: TriggerUpdate) -> FireResult:
+        """Apply a plan for a trigger with the next commit; return what it did once that is durable."""
+        future = self.firings.await_result(update)
+        self.outbox.add_trigger_update(update)
+        self._wakeup.set()
+        try:
+            return await future
+        finally:
+            self.firings.forget(update)
 
     def wake(self) -> None:
         """Let the loop continue; called in this process's loop."""

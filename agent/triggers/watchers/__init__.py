@@ -2,5 +2,6 @@
 
 `source` has the types that they share, `registry` finds a source by its key. A source knows nothing of
 tasks and of the database. Libraries that one source needs are imported when it polls
-(`source.require`): without one, the message names the package to install.
+(`source.require`): without one, the message names the package to install. `http_poll` is the request of
+all sources on the web; `parser_process` parses what came in a process of its own.
 """

@@ -44,6 +44,10 @@ class Poll:
     """Why everything counts as seen from here on, as after a change of UIDVALIDITY; else None."""
     next_seconds: float | None = None
     """Poll again this soon, if that is before `every`: a file is not quiet yet, an event starts."""
+    is_unchanged: bool = False
+    """The source shows what it showed last time, as a 304 says: the same items, not none."""
+    is_cursor_kept: bool = False
+    """The cursor is the one that the poll was given: a large one need not be written again."""
 
 
 @dataclass(frozen=True, slots=True)

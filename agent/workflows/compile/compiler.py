@@ -9,7 +9,7 @@ from agent.workflows.compile.inputs import InputError, InputKeys, check_inputs
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
 from agent.workflows.compile.references import Ancestry, References
 from agent.workflows.compile.step_compiler import StepCompiler, budget_document
-from agent.workflows.compile.triggers import DURATIONS
+from agent.workflows.compile.triggers import DURATIONS, find_twins
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
 from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
@@ -139,7 +139,11 @@ class _Compiler:
         )
 
     def _check_triggers(self, graph: Graph) -> None:
-        """Report triggers whose inputs the workflow does not accept."""
+        """Report triggers that are twins, and those whose inputs the workflow does not accept."""
+        self.problems += [
+            self._source.problem(("on", kind, number), text)
+            for kind, number, text in find_twins(graph.on)
+        ]
         for kind in ("schedule", "watch"):
             for number, trigger in enumerate(graph.on.get(kind, [])):
                 if has_templates(trigger.get("inputs", {})):

@@ -1,5 +1,6 @@
 """The keys under `on:`: what starts a workflow by itself."""
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
@@ -249,6 +250,31 @@ class TriggerKeys(_Keys):
     chat: ChatKeys | None = None
 
 
-def inactive_triggers(on: dict[str, Any], active: frozenset[str] = frozenset()) -> list[str]:
-    """Return the declared triggers that this agent does not act on, for `validate` and the daemon."""
-    return [name for name in on if name not in active]
+_NAMED_BY: Final = {
+    "schedule": tuple(f"{key}_seconds" if key in DURATIONS else key for key in TIMING_KEYS),
+    "watch": SOURCES,
+}
+"""What a trigger without an `id` is known by: its times, or its source."""
+
+
+def find_twins(on: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Return triggers of a compiled `on` that share their identity with an earlier one.
+
+    Each comes as its kind, its number, and the problem in words.
+    """
+    seen: dict[str, str] = {}
+    twins = []
+    for kind, keys in _NAMED_BY.items():
+        for number, trigger in enumerate(on.get(kind, [])):
+            written = {key: trigger[key] for key in keys if key in trigger}
+            name = trigger.get("id") or json.dumps([kind, written], sort_keys=True)
+            earlier = seen.setdefault(name, f"on.{kind}[{number}]")
+            if earlier == f"on.{kind}[{number}]":
+                continue
+            if "id" in trigger:
+                problem = f"{earlier} has the id {name!r} too; each trigger needs an id of its own"
+            else:
+                same = "times" if kind == "schedule" else "source"
+                problem = f"{earlier} has the same {same}; remove one of them, or give each an id"
+            twins.append((kind, number, problem))
+    return twins

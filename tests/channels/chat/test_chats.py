@@ -494,3 +494,24 @@ def test_an_outage_of_the_store_is_delivered(chat: Chat) -> None:
     outages.record(chat.engine.database, "artifacts.reachable", outage)
     for who in (ada, bob):
         received(chat.peer, who, "the artifact store s3://bucket answers again")
+
+
+def test_notices_about_triggers_are_delivered(chat: Chat) -> None:
+    """Every paired account gets what became of schedules and watchers."""
+    ada = chat.pair(1)
+    missed = {"trigger": "backup:nightly", "workflow": "backup", "count": 3, "is_exact": True}
+    missed |= {"from": "2027-01-01T02:00:00.000Z", "to": "2027-01-03T02:00:00.000Z"}
+    outages.record(chat.engine.database, "schedule.missed", {**missed, "reason": "asleep"})
+    received(
+        chat.peer,
+        ada,
+        "the schedule backup:nightly missed 3 runs from 2027-01-01T02:00:00.000Z to"
+        " 2027-01-03T02:00:00.000Z: asleep",
+    )
+    failed = {"trigger": "news:feed", "workflow": "news", "failures": 3, "error": "status 500"}
+    outages.record(chat.engine.database, "watcher.failed", failed)
+    received(chat.peer, ada, "the watcher news:feed fails: status 500")
+    outages.record(chat.engine.database, "watcher.recovered", {**failed, "after": "failed"})
+    received(chat.peer, ada, "the watcher news:feed works again")
+    outages.record(chat.engine.database, "watcher.silent", {**failed, "seconds": 7200})
+    received(chat.peer, ada, "the watcher news:feed has found nothing new for 2h")

@@ -1,7 +1,9 @@
 """`init`, `doctor`, `db`, `validate` and `schema`: what surrounds the running of tasks."""
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -55,7 +57,7 @@ def test_validate_says_everything_at_once(cli: Cli) -> None:
     cli.write("bad.yaml", BAD)
     result = cli("validate", "good.yaml")
     assert "good" in result.out
-    assert "not active yet: schedule" in result.out
+    assert "an id would keep its history when its times are edited" in result.out
     result = cli("validate", "good.yaml", "bad.yaml", "gone.yaml", code=2)
     assert "bad.yaml:3" in result.out
     assert "did you mean 'shell'" in result.out
@@ -67,6 +69,32 @@ def test_validate_says_everything_at_once(cli: Cli) -> None:
     assert [entry["ok"] for entry in document["files"]] == [True, False]
     lines = [problem["line"] for problem in document["files"][1]["problems"]]
     assert lines == [3, 4]
+
+
+def test_validate_shows_when_schedules_run_next(cli: Cli) -> None:
+    """Five instants in the zone of each schedule, how far away they are, and remarks."""
+    cli.write(
+        "timed.yaml",
+        "name: timed\nsteps: {a: {wait: 1ms}}\non:\n"
+        "  schedule: {cron: '30 2 * * *', timezone: Europe/Berlin, jitter: 5m}\n"
+        "  watch: {id: news, feed: 'https://example.com/x.xml'}\n",
+    )
+    lines = cli("validate", "timed.yaml").out.splitlines()
+    assert lines[1] == "  schedule 30 2 * * * (Europe/Berlin, each up to 5m later)"
+    instant = re.compile(r"    \w{3} \d{4}-\d\d-\d\d 0[23]:\d\d:00\+0[12]:00  in \d+ ")
+    assert len([line for line in lines if instant.match(line)]) == 5
+    assert [line for line in lines if "does not exist in Europe/Berlin" in line]
+    (document,) = cli("validate", "timed.yaml", "--json").json["files"]
+    schedule, watcher = document["triggers"]
+    assert schedule["trigger"].startswith("timed:schedule-")
+    assert schedule["timezone"] == "Europe/Berlin"
+    assert len(schedule["next"]) == 5
+    assert 0 < schedule["next"][0]["in_seconds"] < 26 * 3600
+    instants = [datetime.fromisoformat(instant["at"]) for instant in schedule["next"]]
+    assert instants == [datetime.fromisoformat(instant["local"]) for instant in schedule["next"]]
+    assert instants == sorted(instants)
+    assert "an id would keep its history when its times are edited" in schedule["remarks"]
+    assert watcher == {"trigger": "timed:news", "kind": "watch", "remarks": []}
 
 
 def test_validate_runs_nothing_unless_it_is_trusted(cli: Cli) -> None:

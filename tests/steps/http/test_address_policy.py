@@ -170,7 +170,9 @@ def test_secrets_are_sent_only_to_their_own_origin(monkeypatch: pytest.MonkeyPat
     with_server(main)
 
 
-@pytest.mark.parametrize("url", ["ftp://example.com/", "not an address", "http://"])
+@pytest.mark.parametrize(
+    "url", ["ftp://example.com/", "not an address", "http://", "http://127.0.0.1:65536/"]
+)
 def test_an_address_that_is_none_is_the_definitions_mistake(url: str) -> None:
     """Nothing is sent and nothing retried."""
     outcome = run(attempt(http({"get": url})))

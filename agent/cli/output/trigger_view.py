@@ -1,0 +1,231 @@
+"""Schedules and watchers as text: lists with a strip of fates, and one of them in full."""
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from agent.cli.output import terminal
+from agent.cli.output.terminal import print_line
+
+Document = dict[str, Any]
+
+MARKS = {
+    "started": "✓",
+    "late": "◔",
+    "queued": "○",
+    "skipped": "–",
+    "missed": "✗",
+    "baseline": "·",
+}
+"""One character for each fate of an instant or an item."""
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def print_schedules(schedules: list[Document]) -> None:
+    """Print one line for each schedule."""
+    terminal.print_table(
+        ("schedule", "when", "next", "last", "fates", "remarks"),
+        [
+            (
+                entry["id"],
+                entry["when"],
+                when(entry["next_at"], entry["timezone"]),
+                when(entry["last_at"], entry["timezone"]),
+                strip(entry["recent"]),
+                remarks(entry),
+            )
+            for entry in schedules
+        ],
+    )
+    print_legend()
+
+
+def print_watchers(watchers: list[Document]) -> None:
+    """Print one line for each watcher."""
+    terminal.print_table(
+        ("watcher", "source", "next poll", "last ok", "last item", "failures", "fates", "remarks"),
+        [
+            (
+                entry["id"],
+                f"{entry['source']} {entry['when']}".strip(),
+                when(entry["next_at"], entry["timezone"]),
+                terminal.ago(entry["last_ok_at"]) or "never",
+                terminal.ago(entry["last_item_at"]) or "never",
+                str(entry["failures"]),
+                strip(entry["recent"]),
+                remarks(entry),
+            )
+            for entry in watchers
+        ],
+    )
+    print_legend()
+
+
+def print_triggers(triggers: list[Document]) -> None:
+    """Print one line for each schedule and watcher."""
+    terminal.print_table(
+        ("trigger", "kind", "when", "next", "fates", "remarks"),
+        [
+            (
+                entry["id"],
+                "schedule" if entry["kind"] == "schedule" else f"watcher ({entry['source']})",
+                entry["when"],
+                when(entry["next_at"], entry["timezone"]),
+                strip(entry["recent"]),
+                remarks(entry),
+            )
+            for entry in triggers
+        ],
+    )
+    print_legend()
+
+
+def print_legend() -> None:
+    """Print what the marks of a strip mean."""
+    legend = "  ".join(f"{mark} {status}" for status, mark in MARKS.items())
+    print_line(f"fates, the newest last: {legend}", "dim")
+
+
+def print_trigger(document: Document) -> None:
+    """Print everything about a schedule or a watcher."""
+    kind = "schedule" if document["kind"] == "schedule" else f"watcher ({document['source']})"
+    zone = document["timezone"]
+    print_line(f"{document['id']}  {document['status']}", "bold")
+    print_line(f"{kind} of workflow {document['workflow']} v{document['version']}")
+    if document["when"]:
+        print_line(f"{document['when']}  ({zone})")
+    if remark := remarks(document):
+        print_line(remark, "yellow")
+    if document["kind"] == "schedule":
+        _print_upcoming(document["upcoming"], zone)
+    else:
+        _print_polls(document)
+    if document["queued"]:
+        print_line(f"queued: {document['queued']}")
+    print_line(f"definition: {terminal.one_line(document['definition'], 300)}", "dim")
+    print_firings(document["firings"], zone)
+
+
+def print_firings(firings: list[Document], zone: str) -> None:
+    """Print what became of instants or items, the newest first."""
+    if not firings:
+        print_line("nothing has come yet")
+        return
+    terminal.print_table(
+        ("", "fate", "instant or item", "task", "recorded", "reason"),
+        [
+            (
+                MARKS[firing["status"]],
+                firing["status"],
+                _subject(firing, zone),
+                terminal.short(firing["task"]),
+                terminal.ago(firing["recorded_at"]),
+                terminal.one_line(firing["reason"] or "", 70),
+            )
+            for firing in firings
+        ],
+    )
+
+
+def print_check(document: Document) -> None:
+    """Print what a poll found, and what would follow."""
+    would = document["would"]
+    print_line(
+        f"{document['id']}: {document['found']} items, {document['known']} of them known;"
+        f" {len(would)} new. Nothing was recorded."
+    )
+    if document["is_first"]:
+        print_line("it would be the first poll: `first` decides what becomes of the items", "dim")
+    if would:
+        terminal.print_table(
+            ("", "would be", "item", "reason", "data"),
+            [
+                (
+                    MARKS[entry["fate"]],
+                    entry["fate"],
+                    terminal.one_line(entry["key"], 40),
+                    terminal.one_line(entry["reason"] or "", 40),
+                    terminal.one_line(entry["item"], 80),
+                )
+                for entry in would
+            ],
+        )
+
+
+def strip(recent: list[Document]) -> str:
+    """Return the latest fates as one mark each, the newest last."""
+    return "".join(MARKS[firing["status"]] for firing in reversed(recent))
+
+
+def remarks(entry: Document) -> str:
+    """Return what a person should know about a trigger."""
+    found: list[str] = []
+    if entry["status"] == "paused":
+        until = entry["paused_until"]
+        end = f" until {when(until, entry['timezone'])}" if until else ""
+        found.append(f"paused{end}: {entry['pause_reason']}")
+    elif entry["status"] != "active":
+        found.append(entry["status"])
+    if entry["problem"]:
+        found.append(f"problem: {terminal.one_line(entry['problem'], 100)}")
+    if entry.get("alert"):
+        found.append(entry["alert"])
+    if entry.get("last_error"):
+        found.append(terminal.one_line(entry["last_error"], 100))
+    return "; ".join(found)
+
+
+def when(instant: str | None, zone: str) -> str:
+    """Return an instant in a zone, with the date unless it is today, and how far away it is."""
+    if instant is None:
+        return ""
+    moment = datetime.fromisoformat(instant)
+    now = datetime.now(UTC)
+    local, today = (each.astimezone(_zone(zone)) for each in (moment, now))
+    clock = local.strftime("%H:%M" if local.second == 0 else "%H:%M:%S")
+    text = clock if local.date() == today.date() else f"{local.date().isoformat()} {clock}"
+    return f"{text} ({distance((moment - now).total_seconds())})"
+
+
+def distance(seconds: float) -> str:
+    """Return how far away an instant is, in its largest unit: `in 3 h`, `2 d ago`."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if abs(seconds) >= size), (1, "s"))
+    number = round(abs(seconds) / size)
+    if number == 0:
+        return "now"
+    return f"in {number} {unit}" if seconds > 0 else f"{number} {unit} ago"
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        # The zone of a machine without a zone file, or of another machine: shown in local time.
+        return None
+
+
+def _subject(firing: Document, zone: str) -> str:
+    """Return the instant, the range of instants, or the key of an item."""
+    if firing["nominal_at"] is None:
+        return terminal.one_line(firing["key"], 60)
+    text = when(firing["nominal_at"], zone)
+    if firing["until_at"] is None:
+        return text
+    return f"{text} to {when(firing['until_at'], zone)}, at least {firing['count']}"
+
+
+def _print_upcoming(upcoming: list[str], zone: str) -> None:
+    if upcoming:
+        print_line("next: " + ", ".join(when(instant, zone) for instant in upcoming))
+    else:
+        print_line("next: none")
+
+
+def _print_polls(document: Document) -> None:
+    print_line(
+        f"polls: {document['polls']}, failures in a row: {document['failures']},"
+        f" last ok {terminal.ago(document['last_ok_at']) or 'never'},"
+        f" last item {terminal.ago(document['last_item_at']) or 'never'},"
+        f" next poll {when(document['next_at'], document['timezone']) or 'none'}"
+    )

@@ -1,0 +1,30 @@
+"""Callers in this process that wait until their plan for a trigger is committed."""
+
+import asyncio
+from collections.abc import Iterable
+
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+
+
+class PendingFirings:
+    """The futures of plans; a plan that no caller waits for has none."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[FireResult]] = {}
+
+    def await_result(self, update: TriggerUpdate) -> "asyncio.Future[FireResult]":
+        """Return the future of what a plan did."""
+        future: asyncio.Future[FireResult] = asyncio.get_running_loop().create_future()
+        self._waiting[id(update)] = future
+        return future
+
+    def forget(self, update: TriggerUpdate) -> None:
+        """Drop a caller that has given up; its plan is applied all the same."""
+        self._waiting.pop(id(update), None)
+
+    def resolve(self, fired: Iterable[tuple[TriggerUpdate, FireResult]]) -> None:
+        """Give callers what their plans did, after the commit."""
+        for update, result in fired:
+            future = self._waiting.pop(id(update), None)
+            if future is not None and not future.done():
+                future.set_result(result)

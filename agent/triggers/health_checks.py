@@ -1,0 +1,47 @@
+"""What is wrong with triggers, for `agent doctor`: overdue, failing, silent or broken ones."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from agent.core.clock import SECOND, to_iso
+from agent.core.state_machine import TriggerStatus
+from agent.store.db.database import Connection
+from agent.store.engine import trigger_rows
+from agent.store.engine.trigger_rows import TriggerRow
+
+_OVERDUE_SECONDS: Final = 120.0
+
+
+def trigger_checks(
+    connection: Connection, now: int, *, is_running: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield (state, message) of each finding, or of a summary if there is none."""
+    rows = [row for row in trigger_rows.all_rows(connection) if row.status != TriggerStatus.REMOVED]
+    is_well = True
+    for row in rows:
+        for finding in _findings(row, now, is_running=is_running):
+            is_well = False
+            yield finding
+    if rows and is_well:
+        schedules = sum(row.kind == "schedule" for row in rows)
+        yield "ok", f"{schedules} schedules, {len(rows) - schedules} watchers"
+
+
+def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[str, str]]:
+    plural = "schedules" if row.kind == "schedule" else "watchers"
+    if row.status == TriggerStatus.BROKEN:
+        yield "error", f"{row.id} cannot be used: {row.problem}"
+    elif row.problem is not None:
+        yield "warning", f"{row.id} keeps its last good definition: {row.problem}"
+    if row.status == TriggerStatus.PAUSED and row.paused_until is None:
+        reason = f" ({row.pause_reason})" if row.pause_reason else ""
+        yield "warning", f"{row.id} is paused{reason}: `agent {plural} resume {row.id}`"
+    if row.status == TriggerStatus.ACTIVE and row.next_at is not None and is_running:
+        late = (now - row.next_at) / SECOND
+        if late > _OVERDUE_SECONDS and (row.owned_until or 0) < now:
+            yield "error", f"{row.id} has been due since {to_iso(row.next_at)}"
+    if row.failures:
+        times = "1 poll" if row.failures == 1 else f"{row.failures} polls in a row"
+        yield "warning", f"{row.id}: {times} failed: {row.last_error}"
+    if row.alert == "silent":
+        yield "warning", f"{row.id} has found nothing new since {to_iso(row.last_item_at)}"

@@ -1,0 +1,191 @@
+"""The passes over due schedules: what the daemon's clock calls, and what its start calls.
+
+A pass reads due triggers, plans them outside of any transaction, and lets `fire` apply each plan. It
+is a plain function of the database and the clock, so tests and the simulator call it themselves.
+A stale plan changes nothing: the next round plans again from the new row.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from agent.config.models import BudgetSettings
+from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.state_machine import TRIGGER, TriggerStatus, moved
+from agent.store.db.database import Connection, Database
+from agent.store.db.json_values import decode
+from agent.store.engine import trigger_rows
+from agent.store.engine.trigger_rows import TriggerRow
+from agent.tasks.operator.operator import Operator
+from agent.tasks.read_models.spending import day_document
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.state.graph_cache import GraphCache
+from agent.triggers.kept_reader import KeptReader
+from agent.triggers.run_builder import RunBuilder, instant_key
+from agent.triggers.schedule_plan import SchedulePlanner, next_values, timing_of
+from agent.triggers.specs import SCHEDULE
+from agent.triggers.watch_plan import longest_delay_seconds
+
+log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE: Final = 500
+_MOST_ROUNDS: Final = 1000
+_MOST_SKIPPED: Final = 1000
+"""Instants that are still to come and have a fate already."""
+
+Fire = Callable[[TriggerUpdate], Awaitable[FireResult]]
+
+
+class SchedulePass:
+    """Fires the schedules of one database that are due."""
+
+    def __init__(self, database: Database, clock: Clock, budget: BudgetSettings) -> None:
+        self._reader = KeptReader(database)
+        self._clock = clock
+        self._budget = budget
+        self._builder = RunBuilder(GraphCache())
+
+    def close(self) -> None:
+        """Close the connection that it keeps."""
+        self._reader.close()
+
+    def plan_due(self) -> list[TriggerUpdate]:
+        """Return the plans for schedules that are due now, and for queued runs that may start."""
+        now = self._clock.now()
+        with self._reader.connect() as connection:
+            rows = trigger_rows.due(connection, SCHEDULE, now, MOST_AT_ONCE)
+            exhausted = _exhausted(connection, self._budget, now) if rows else None
+            plans = [self._plan(connection, row, now, exhausted) for row in rows]
+            planned = {plan.trigger_id for plan in plans}
+            waiting = trigger_rows.releasable(connection, now)
+        return plans + [TriggerUpdate(each) for each in waiting if each not in planned]
+
+    def next_time(self) -> int | None:
+        """Return when the next schedule is due, or the next queued run may start."""
+        with self._reader.connect() as connection:
+            times = (
+                trigger_rows.next_time(connection, SCHEDULE),
+                trigger_rows.next_release(connection, self._clock.now()),
+            )
+        return min((time for time in times if time is not None), default=None)
+
+    def plan_corrections(self) -> list[TriggerUpdate]:
+        """Return plans that pull back a next time which a clock that ran ahead has set too late."""
+        now = self._clock.now()
+        with self._reader.connect() as connection:
+            plans = [
+                _correction(connection, row, now)
+                if row.kind == SCHEDULE
+                else _watch_correction(row, now)
+                for row in trigger_rows.all_rows(connection)
+                if row.status == TriggerStatus.ACTIVE
+            ]
+        return [plan for plan in plans if plan is not None]
+
+    def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
+        """Return the plan that starts missed instants of a schedule; None if it is gone."""
+        now = self._clock.now()
+        with self._reader.connect() as connection:
+            row = trigger_rows.find(connection, trigger_id)
+            if row is None:
+                return None
+            return SchedulePlanner(connection, self._builder, row, now).plan_runs(nominals)
+
+    def _plan(
+        self, connection: Connection, row: TriggerRow, now: int, exhausted: str | None
+    ) -> TriggerUpdate:
+        try:
+            planner = SchedulePlanner(connection, self._builder, row, now, exhausted=exhausted)
+            return planner.plan()
+        except Exception as error:
+            # One definition that this program cannot read must not stop the others.
+            log.exception("schedule.unreadable", trigger=row.id)
+            return broken(row, error)
+
+
+def broken(row: TriggerRow, error: Exception) -> TriggerUpdate:
+    """Return the plan that takes a trigger out of use whose definition cannot be read."""
+    problem = f"{type(error).__name__}: {error}"
+    values = {"next_at": None, "problem": problem}
+    if row.status == TriggerStatus.ACTIVE:
+        values["status"] = moved(TRIGGER, "trigger.broken", row.status)
+    return TriggerUpdate(row.id, row.version, values=values)
+
+
+def _correction(connection: Connection, row: TriggerRow, now: int) -> TriggerUpdate | None:
+    try:
+        timing = timing_of(row)
+    except Exception:
+        # The pass takes it out of use when it is due.
+        return None
+    expected = timing.next_after(now)
+    for _ in range(_MOST_SKIPPED):
+        if expected is None or (row.next_nominal is not None and row.next_nominal <= expected):
+            return None
+        key = instant_key(expected)
+        if not trigger_rows.known_keys(connection, row.id, [key]):
+            break
+        # A person skipped it, or it has started.
+        expected = timing.next_after(expected)
+    log.warning(
+        "schedule.corrected",
+        trigger=row.id,
+        was=to_iso(row.next_nominal),
+        now=to_iso(expected),
+    )
+    values = {**next_values(timing, expected), "last_nominal": min(row.last_nominal or now, now)}
+    return TriggerUpdate(row.id, row.version, values=values)
+
+
+def _watch_correction(row: TriggerRow, now: int) -> TriggerUpdate | None:
+    """Return the plan that polls a watcher now whose next poll is later than it can be."""
+    every_seconds = decode(row.spec).get("every_seconds", 900.0)
+    latest = now + int(longest_delay_seconds(every_seconds, row.failures) * SECOND)
+    if row.next_at is None or row.next_at <= latest:
+        return None
+    log.warning("watcher.corrected", trigger=row.id, was=to_iso(row.next_at), now=to_iso(now))
+    values = {"next_at": now, "owner": None, "owned_until": None}
+    return TriggerUpdate(row.id, row.version, values=values)
+
+
+def _exhausted(connection: Connection, budget: BudgetSettings, now: int) -> str | None:
+    """Return why nothing more may start today, if the day's budget is used up."""
+    day = day_document(connection, budget, now)
+    for name in ("tokens", "usd", "seconds"):
+        limit = day[f"{name}_limit"]
+        if limit is not None and day[name] >= limit:
+            return f"the budget of the day is exhausted ({day[name]:g} of {limit:g} {name})"
+    return None
+
+
+async def run_schedules(schedules: SchedulePass, fire: Fire) -> Counter[str]:
+    """Fire everything that is due; return how often each fate was given."""
+    fates: Counter[str] = Counter()
+    for _ in range(_MOST_ROUNDS):
+        plans = await asyncio.to_thread(schedules.plan_due)
+        if not plans:
+            break
+        results = await asyncio.gather(*(fire(plan) for plan in plans))
+        progress = 0
+        for plan, result in zip(plans, results, strict=True):
+            fates.update(str(fate) for fate in result.fates.values())
+            progress += result.status == "applied" and plan.version is not None
+            progress += bool(result.started)
+        if not progress:
+            break
+    return fates
+
+
+def run_schedules_now(schedules: SchedulePass, operator: Operator) -> Counter[str]:
+    """Do the same in transactions of its own, where no worker runs: at a start."""
+    fates: Counter[str] = Counter()
+    for _ in range(_MOST_ROUNDS):
+        plans = [plan for plan in schedules.plan_due() if plan.version is not None]
+        for plan in plans:
+            fates.update(str(fate) for fate in operator.fire(plan).fates.values())
+        if not plans:
+            break
+    return fates

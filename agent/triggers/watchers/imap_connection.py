@@ -1,0 +1,313 @@
+"""One IMAP connection of a mail watcher: to a checked address, over verified TLS, with timeouts.
+
+imap-tools speaks the protocol; this module opens the socket, so that the address policy of the `http`
+step applies to mail servers too, and turns every failure into a `SourceError` for a person. All of it
+blocks and runs in a thread. `abort` may be called from any thread: it ends what the thread waits for.
+"""
+
+import imaplib
+import ipaddress
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from agent.core.redaction import everywhere
+from agent.steps.attempt.secrets import Secrets
+from agent.steps.http.address_policy import AddressPolicy
+from agent.steps.types.errors import DefiniteFailure
+from agent.triggers.watchers import poll_threads
+from agent.triggers.watchers.source import PollContext, SourceError, require
+
+Result = TypeVar("Result")
+
+LONGEST_LITERAL_BYTES: Final = 16_777_216
+"""A server that announces a longer value is cut off: it was asked for less."""
+_PORTS: Final = {"implicit": 993, "starttls": 143, "none": 143}
+_OPERATION_SECONDS: Final = 30.0
+_REFUSED_SECONDS: Final = 300.0
+"""Servers lock accounts after a number of wrong passwords."""
+_TEXT_LENGTH: Final = 300
+_FOLDERS_SHOWN: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What the server said when the folder was opened."""
+
+    uidvalidity: int
+    uidnext: int
+    """No message that arrives later has a lower UID."""
+    message_count: int
+
+
+class ImapConnection:
+    """A connection that is logged in, with its folder open for reading only."""
+
+    def __init__(self, keys: dict[str, Any], context: PollContext) -> None:
+        self._keys = keys
+        self.host: str = keys["host"]
+        self._port: int = keys.get("port") or _PORTS[keys["tls"]]
+        self._policy = AddressPolicy(context.limits.allow_private)
+        self._timeout_seconds = min(context.timeout_seconds, _OPERATION_SECONDS)
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_aborted = False
+        self.mailbox: Any = None
+        self.folder: Folder
+
+    async def run(self, function: Callable[[], Result], context: PollContext) -> Result:
+        """Run a blocking function of this connection in a thread; cancelled, abort the connection."""
+        try:
+            return await poll_threads.start(context, lambda: self._session(function))
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection, from any thread; what waits for the server fails."""
+        with self._lock:
+            self._is_aborted = True
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def has_capability(self, name: str) -> bool:
+        """Whether the server has a capability, such as IDLE; many announce it after the login."""
+        _, lines = self.mailbox.client.capability()
+        return name in (lines[-1] or b"").decode("ascii", "replace").upper().split()
+
+    def _session(self, function: Callable[[], Result]) -> Result:
+        imap_tools = require("imap_tools", "imap-tools")
+        with _explained(self.host, imap_tools):
+            try:
+                self._open(imap_tools)
+                return function()
+            finally:
+                self._close()
+
+    def _open(self, imap_tools: Any) -> None:
+        user, password = self._keys["user"], self._password()
+        self.mailbox = _mailbox_class(imap_tools)(self)
+        try:
+            # Before the certificate is verified, no password leaves this machine.
+            if (user + password).isascii():
+                self.mailbox.login(user, password, initial_folder=None)
+            else:
+                self.mailbox.login_utf8(user, password, initial_folder=None)
+        except (imap_tools.MailboxLoginError, imaplib.IMAP4.error) as problem:
+            raise self._login_problem(problem) from None
+        self.folder = self._open_folder(imap_tools)
+
+    def _password(self) -> str:
+        try:
+            password: str = Secrets().resolve(self._keys["password"], frozenset({()}))
+        except DefiniteFailure as problem:
+            raise SourceError(f"the password for {self.host}: {problem}") from None
+        if re.search(r"[\r\n\0]", password + self._keys["user"]):
+            raise SourceError(
+                f"user or password for {self.host} has a line break, which IMAP cannot send"
+            )
+        return password
+
+    def _login_problem(self, problem: Exception) -> Exception:
+        text = server_text(problem)
+        if isinstance(problem, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in text.upper():
+            return problem
+        return SourceError(
+            f"{self.host} refused the login of {self._keys['user']}: {text}; check user and"
+            " password (many providers need an app password for IMAP)",
+            retry_seconds=_REFUSED_SECONDS,
+        )
+
+    def _open_folder(self, imap_tools: Any) -> Folder:
+        name, client = self._keys["folder"], self.mailbox.client
+        try:
+            selected = self.mailbox.folder.set(name, readonly=True)
+        except imap_tools.MailboxFolderSelectError as problem:
+            raise SourceError(
+                f"the folder {name!r} of {self._keys['user']} at {self.host} cannot be opened:"
+                f" {server_text(problem)}; there are {self._folder_names()}"
+            ) from None
+        uidvalidity, uidnext = _number(client, "UIDVALIDITY"), _number(client, "UIDNEXT")
+        if uidvalidity is None:
+            raise SourceError(
+                f"{self.host} gives no UIDVALIDITY for the folder {name!r}: its messages have no"
+                " lasting identity, so they cannot be watched"
+            )
+        message_count = int(selected[1][0] or 0)
+        if uidnext is None:
+            uids = self.mailbox.uids("UID *", charset=None) if message_count else []
+            uidnext = max(map(int, uids), default=0) + 1
+        return Folder(uidvalidity, uidnext, message_count)
+
+    def _folder_names(self) -> str:
+        names = [repr(folder.name) for folder in self.mailbox.folder.list()]
+        more = "" if len(names) <= _FOLDERS_SHOWN else f" and {len(names) - _FOLDERS_SHOWN} more"
+        return ", ".join(names[:_FOLDERS_SHOWN]) + more
+
+    def _close(self) -> None:
+        if self.mailbox is None:
+            return
+        client = self.mailbox.client
+        with suppress(OSError, imaplib.IMAP4.error):
+            if not self._is_aborted:
+                client.logout()
+        with suppress(OSError):
+            client.shutdown()
+
+    def new_client(self) -> imaplib.IMAP4:
+        """Return a client whose connection is encrypted as the watcher's `tls` says."""
+        client = _Client(self, self.host, self._port, self._timeout_seconds)
+        if self._keys["tls"] == "starttls":
+            try:
+                if "STARTTLS" not in client.capabilities:
+                    raise SourceError(f"{self.host} has no STARTTLS; try `tls: implicit`")
+                client.starttls(_tls_context())
+                self._hold(client.sock)
+            except BaseException:
+                with suppress(OSError):
+                    client.shutdown()
+                raise
+        return client
+
+    def connect(self) -> socket.socket:
+        """Open the socket, to the first checked address that accepts it."""
+        problem: OSError | None = None
+        for address in self._addresses():
+            try:
+                raw = socket.create_connection((address, self._port), self._timeout_seconds)
+            except OSError as error:
+                problem = error
+                continue
+            return self._encrypted(raw) if self._keys["tls"] == "implicit" else self._hold(raw)
+        assert problem is not None
+        raise problem
+
+    def _encrypted(self, raw: socket.socket) -> socket.socket:
+        encrypted = _tls_context().wrap_socket(
+            raw, server_hostname=self.host, do_handshake_on_connect=False
+        )
+        try:
+            self._hold(encrypted)
+            encrypted.do_handshake()
+        except BaseException:
+            encrypted.close()
+            raise
+        return encrypted
+
+    def _hold(self, opened: socket.socket) -> socket.socket:
+        with self._lock:
+            self._socket = opened
+            if self._is_aborted:
+                opened.close()
+                raise ConnectionAbortedError("the poll was cancelled")
+        return opened
+
+    def _addresses(self) -> list[str]:
+        try:
+            entries = socket.getaddrinfo(self.host, self._port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as problem:
+            raise SourceError(f"{self.host} cannot be resolved: {problem}") from None
+        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
+        shown = ", ".join(sorted(set(map(str, addresses))))
+        if self._keys["tls"] == "none" and not all(map(_is_loopback, addresses)):
+            raise SourceError(
+                f"{self.host} ({shown}) is not this machine: without TLS others could read the"
+                " password. Use `tls: implicit` or `tls: starttls`"
+            )
+        allowed = [str(each) for each in addresses if self._policy.allows(self.host, each)]
+        if not allowed:
+            raise SourceError(
+                f"{self.host} ({shown}) is not a public address; allow_private in the"
+                " configuration lists the private addresses that may be reached"
+            )
+        return list(dict.fromkeys(allowed))
+
+
+class _Client(imaplib.IMAP4):
+    """The standard client, over a socket that the connection opens."""
+
+    def __init__(self, connection: ImapConnection, host: str, port: int, seconds: float) -> None:
+        self._connection = connection
+        super().__init__(host, port, seconds)
+
+    def _create_socket(self, _timeout: float | None) -> socket.socket:
+        return self._connection.connect()
+
+    def read(self, size: int) -> bytes:
+        if size > LONGEST_LITERAL_BYTES:
+            raise self.abort(f"the server sent a value of {size} bytes")
+        return super().read(size)
+
+
+def _mailbox_class(imap_tools: Any) -> Any:
+    class MailBox(imap_tools.BaseMailBox):  # type: ignore[misc]
+        """imap-tools' own mailbox, over a client of ours."""
+
+        def __init__(self, connection: ImapConnection) -> None:
+            self._connection = connection
+            super().__init__()
+
+        def _get_mailbox_client(self) -> imaplib.IMAP4:
+            return self._connection.new_client()
+
+    return MailBox
+
+
+@contextmanager
+def _explained(host: str, imap_tools: Any) -> Iterator[None]:
+    """Turn the failures of a session into errors for a person."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as problem:
+        raise SourceError(
+            f"the certificate of {host} is not valid: {problem.verify_message}; for a server with"
+            " a certificate authority of its own, set SSL_CERT_FILE"
+        ) from None
+    except ssl.SSLError as problem:
+        reason = problem.reason or problem
+        raise SourceError(f"TLS with {host} failed: {reason}; check `port` and `tls`") from None
+    except imap_tools.ImapToolsError as problem:
+        raise SourceError(f"{host} refused a command: {server_text(problem)}") from None
+    except imaplib.IMAP4.abort as problem:
+        raise SourceError(f"{host} closed the connection: {server_text(problem)}") from None
+    except imaplib.IMAP4.error as problem:
+        raise SourceError(f"{host} refused a command: {server_text(problem)}") from None
+    except TimeoutError:
+        raise SourceError(f"{host} did not answer in time") from None
+    except OSError as problem:
+        raise SourceError(f"the connection to {host} failed: {server_text(problem)}") from None
+
+
+def server_text(problem: Exception) -> str:
+    """Return what a server said, in one bounded line without secrets."""
+    result = getattr(problem, "command_result", None)
+    said = result[1] if result is not None else problem.args[-1] if problem.args else problem
+    if isinstance(said, list):
+        said = next((line for line in said if line), b"")
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    line = " ".join(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", everywhere.redact(text)).split())
+    return line[:_TEXT_LENGTH] or type(problem).__name__
+
+
+def _number(client: imaplib.IMAP4, name: str) -> int | None:
+    """Return a number that the server gave when the folder was opened."""
+    values = client.untagged_responses.get(name) or [b""]
+    value = values[-1]
+    return int(value) if isinstance(value, bytes) and value.isdigit() else None
+
+
+def _is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Return what verifies certificates as the `http` step does, `SSL_CERT_FILE` included."""
+    import httpx
+
+    return httpx.create_ssl_context()

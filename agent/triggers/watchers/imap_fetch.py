@@ -1,0 +1,126 @@
+"""Searching a folder and fetching messages from it, without marking them as read."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.triggers.watchers.imap_connection import ImapConnection
+from agent.triggers.watchers.source import SourceError, require
+
+_HEADER_BYTES: Final = 65_536
+_HEADERS: Final = "MESSAGE-ID SUBJECT FROM TO CC DATE IN-REPLY-TO REFERENCES"
+_IMAP_KEYS: Final = {"sender": "from_", "subject": "subject"}
+
+_start = re.compile(rb"^\d+ \(")
+_quoted = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_inline_body = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"')
+_body = re.compile(rb"BODY\[[^\]]*\](?:<\d+>)? \{\d+\}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A message, or its headers, as the server sent them."""
+
+    uid: int
+    size_bytes: int
+    """Of the whole message."""
+    raw: bytes
+
+
+def search(
+    connection: ImapConnection, filters: dict[str, str], most: int | None, after: int | None = None
+) -> list[int]:
+    """Return the newest UIDs that match, ascending: all after a UID, or at most `most`."""
+    count = connection.folder.message_count
+    if after is not None:
+        # `*` is the highest UID, so the newest message always matches.
+        return [uid for uid in _uids(connection, f"UID {after + 1}:*") if uid > after]
+    assert most is not None
+    if count == 0:
+        return []
+    if filters:
+        found = _search_by_headers(connection, filters)
+        if found is not None:
+            return found[-most:]
+    return _uids(connection, f"{max(count - most + 1, 1)}:*")[-most:]
+
+
+def _search_by_headers(connection: ImapConnection, filters: dict[str, str]) -> list[int] | None:
+    """Let the server search; None when it cannot, as with characters that it does not know."""
+    imap_tools = require("imap_tools", "imap-tools")
+    values = {_IMAP_KEYS[name]: " ".join(value.split()) for name, value in filters.items()}
+    criteria = str(imap_tools.AND(**values))
+    try:
+        return _uids(connection, criteria, None if criteria.isascii() else "UTF-8")
+    except (imap_tools.ImapToolsError, connection.mailbox.client.error) as problem:
+        if isinstance(problem, connection.mailbox.client.abort):
+            raise
+        return None
+
+
+def _uids(connection: ImapConnection, criteria: str, charset: str | None = None) -> list[int]:
+    encoded = criteria.encode("utf-8")
+    return sorted(map(int, connection.mailbox.uids(encoded, charset=charset)))
+
+
+def fetch_headers(connection: ImapConnection, uids: list[int]) -> list[Fetched]:
+    """Return the headers of messages, ascending by UID; messages that are gone are left out."""
+    found = _fetch(connection, uids, f"BODY.PEEK[HEADER.FIELDS ({_HEADERS})]<0.{_HEADER_BYTES}>")
+    return [found[uid] for uid in uids if uid in found]
+
+
+def fetch(connection: ImapConnection, uids: list[int], most_bytes: int) -> dict[int, Fetched]:
+    """Return the messages by UID, each up to a size; messages that are gone are left out."""
+    return _fetch(connection, uids, f"BODY.PEEK[]<0.{most_bytes}>")
+
+
+def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[int, Fetched]:
+    if not uids:
+        return {}
+    client = connection.mailbox.client
+    status, lines = client.uid("FETCH", ",".join(map(str, uids)), f"(UID RFC822.SIZE {section})")
+    if status != "OK":
+        text = next((line for line in lines if isinstance(line, bytes)), b"")
+        raise SourceError(
+            f"{connection.host} refused to fetch messages: {text.decode('utf-8', 'replace')[:300]}"
+        )
+    wanted = set(uids)
+    found = (_fetched(response) for response in _responses(lines))
+    return {each.uid: each for each in found if each is not None and each.uid in wanted}
+
+
+def _responses(lines: list[Any]) -> Iterator[list[Any]]:
+    """Yield the parts of one FETCH response after another: texts, and texts with a literal."""
+    response: list[Any] = []
+    for part in lines:
+        head = part[0] if isinstance(part, tuple) else part
+        if head is None:
+            continue
+        if _start.match(head) and response:
+            yield response
+            response = []
+        response.append(part)
+    if response:
+        yield response
+
+
+def _fetched(response: list[Any]) -> Fetched | None:
+    """Return a message of one response; None for one that only reports flags."""
+    raw: bytes | None = None
+    texts: list[bytes] = []
+    for part in response:
+        text = part[0] if isinstance(part, tuple) else part
+        if isinstance(part, tuple) and _body.search(text):
+            raw = part[1]
+        elif inline := _inline_body.search(text):
+            raw = re.sub(rb"\\(.)", rb"\1", inline[1])
+        # A quoted value may be a part of the message, and say anything.
+        texts.append(_quoted.sub(b'""', text))
+    described = b" ".join(texts)
+    uid = re.search(rb"\bUID (\d+)", described)
+    size = re.search(rb"\bRFC822\.SIZE (\d+)", described)
+    if uid is None or (raw is None and size is None):
+        return None
+    raw = raw or b""
+    return Fetched(int(uid[1]), int(size[1]) if size else len(raw), raw)
