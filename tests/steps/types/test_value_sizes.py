@@ -19,8 +19,8 @@ from agent.steps.types.value_sizes import is_small, surely_exceeds
 from agent.workflows.templates import templates
 from tests.support.attempt import Trial, callable_name, python, run
 
-WORK_SECONDS = 1.0
-MAX_SECONDS = 0.6
+WORK_SECONDS = 2.0
+MAX_SECONDS = 1.25
 """On the loop it would be blocked for longer than this; other threads may hold it up a little."""
 LARGE: list[Any] = [[number] for number in range(100_000)]
 
