@@ -53,7 +53,9 @@ def test_a_failed_poll_is_refused_with_its_reason(
     """The person sees what went wrong; the watcher's failures do not count it."""
     trigger_id = record(still, tmp_path)
     (tmp_path / "lines").unlink()
-    with pytest.raises(RefusedError, match=r"the poll failed: the command cat ended with exit code 1"):
+    with pytest.raises(
+        RefusedError, match=r"the poll failed: the command cat ended with exit code 1"
+    ):
         check_watcher(still, clock, Limits(), trigger_id)
     assert trigger_row(still, trigger_id).failures == 0
 
