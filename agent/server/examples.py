@@ -66,7 +66,7 @@ TASK: Final[dict[str, Any]] = {
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
     "steps": [STEP],
 }
-TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0, "delay": None}], "next": None}
+TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0, "signal": None, "delay": None}], "next": None}
 STEPS: Final = {"steps": [STEP]}
 TRANSCRIPT: Final[dict[str, Any]] = {
     "task": TASK_ID,

@@ -31,7 +31,7 @@ from agent.triggers.local_time import (
 _MOST_YEARS: Final = 50
 """A search that finds nothing for this long ends: the expression never matches again."""
 _MOST_DAYS: Final = 3660
-"""Days that are counted, about ten years: a longer gap has "at least" so many instants."""
+"""Days that are counted, about ten years: of a longer gap only a lower bound is known."""
 _ONE_DAY: Final = timedelta(days=1)
 
 

@@ -15,6 +15,7 @@ All instants are whole microseconds since 1970. The keys of a schedule mean this
   so that it is the same whenever and wherever it is computed.
 """
 
+import functools
 import hashlib
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -96,6 +97,12 @@ class _At:
         return self.instants[max(first, last - most) : last]
 
 
+@functools.lru_cache(maxsize=4096)
+def _cron_of(expression: str, zone: tzinfo) -> Cron:
+    """Return a cron expression, read once: that takes longer than to find its next instant."""
+    return Cron(expression, zone)
+
+
 class Timing:
     """When one schedule is due: a pure function of its keys, its anchor and its id."""
 
@@ -109,7 +116,7 @@ class Timing:
         self.jitter_us = round((spec.get("jitter_seconds") or 0) * SECOND)
         self._instants: _Instants
         if spec.get("cron"):
-            self._instants = Cron(spec["cron"], self.zone)
+            self._instants = _cron_of(spec["cron"], self.zone)
         elif spec.get("every_seconds"):
             from_us = parse_time(spec["start"], self.zone) if spec.get("start") else anchor_us
             self._instants = _Every(from_us, max(1, round(spec["every_seconds"] * SECOND)))

@@ -13,9 +13,10 @@ from typing import Final
 import structlog
 
 from agent.config.models import BudgetSettings
-from agent.core.clock import Clock, to_iso
+from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.state_machine import TRIGGER, TriggerStatus, moved
 from agent.store.db.database import Connection, Database
+from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.operator.operator import Operator
@@ -23,14 +24,17 @@ from agent.tasks.read_models.spending import day_document
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
-from agent.triggers.run_builder import RunBuilder
+from agent.triggers.run_builder import RunBuilder, instant_key
 from agent.triggers.schedule_plan import SchedulePlanner, next_values, timing_of
 from agent.triggers.specs import SCHEDULE
+from agent.triggers.watch_plan import longest_delay_seconds
 
 log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE: Final = 500
 _MOST_ROUNDS: Final = 1000
+_MOST_SKIPPED: Final = 1000
+"""Instants that are still to come and have a fate already."""
 
 Fire = Callable[[TriggerUpdate], Awaitable[FireResult]]
 
@@ -72,8 +76,14 @@ class SchedulePass:
         """Return plans that pull back a next time which a clock that ran ahead has set too late."""
         now = self._clock.now()
         with self._reader.connect() as connection:
-            rows = trigger_rows.all_rows(connection, SCHEDULE)
-        return [plan for row in rows if (plan := _correction(row, now)) is not None]
+            plans = [
+                _correction(connection, row, now)
+                if row.kind == SCHEDULE
+                else _watch_correction(row, now)
+                for row in trigger_rows.all_rows(connection)
+                if row.status == TriggerStatus.ACTIVE
+            ]
+        return [plan for plan in plans if plan is not None]
 
     def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
         """Return the plan that starts missed instants of a schedule; None if it is gone."""
@@ -105,13 +115,21 @@ def broken(row: TriggerRow, error: Exception) -> TriggerUpdate:
     return TriggerUpdate(row.id, row.version, values=values)
 
 
-def _correction(row: TriggerRow, now: int) -> TriggerUpdate | None:
-    if row.status != TriggerStatus.ACTIVE:
+def _correction(connection: Connection, row: TriggerRow, now: int) -> TriggerUpdate | None:
+    try:
+        timing = timing_of(row)
+    except Exception:
+        # The pass takes it out of use when it is due.
         return None
-    timing = timing_of(row)
     expected = timing.next_after(now)
-    if expected is None or (row.next_nominal is not None and row.next_nominal <= expected):
-        return None
+    for _ in range(_MOST_SKIPPED):
+        if expected is None or (row.next_nominal is not None and row.next_nominal <= expected):
+            return None
+        key = instant_key(expected)
+        if not trigger_rows.known_keys(connection, row.id, [key]):
+            break
+        # A person skipped it, or it has started.
+        expected = timing.next_after(expected)
     log.warning(
         "schedule.corrected",
         trigger=row.id,
@@ -119,6 +137,17 @@ def _correction(row: TriggerRow, now: int) -> TriggerUpdate | None:
         now=to_iso(expected),
     )
     values = {**next_values(timing, expected), "last_nominal": min(row.last_nominal or now, now)}
+    return TriggerUpdate(row.id, row.version, values=values)
+
+
+def _watch_correction(row: TriggerRow, now: int) -> TriggerUpdate | None:
+    """Return the plan that polls a watcher now whose next poll is later than it can be."""
+    every_seconds = decode(row.spec).get("every_seconds", 900.0)
+    latest = now + int(longest_delay_seconds(every_seconds, row.failures) * SECOND)
+    if row.next_at is None or row.next_at <= latest:
+        return None
+    log.warning("watcher.corrected", trigger=row.id, was=to_iso(row.next_at), now=to_iso(now))
+    values = {"next_at": now, "owner": None, "owned_until": None}
     return TriggerUpdate(row.id, row.version, values=values)
 
 

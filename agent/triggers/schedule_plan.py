@@ -5,6 +5,7 @@ clock that jumped are the same here: instants have passed without a fate.
 """
 
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any, Final
 
 from agent.core.clock import SECOND, to_iso
@@ -54,15 +55,26 @@ def next_values(timing: Timing, nominal: int | None) -> dict[str, Any]:
     return {"next_nominal": nominal, "next_at": None if nominal is None else timing.due(nominal)}
 
 
+def _decided_until(row: TriggerRow, now: int) -> int:
+    """Return up to where instants have their fates.
+
+    A clock that ran ahead has decided instants that are still to come; only those with rows of their
+    own are not decided again.
+    """
+    last = row.last_nominal
+    if last is None:
+        last = now if row.next_nominal is None else row.next_nominal - 1
+    return min(last, now)
+
+
 def find_due(row: TriggerRow, timing: Timing, now: int, most: int) -> Due:
     """Return which instants are due."""
-    base = row.last_nominal
-    if base is None:
-        base = (row.next_nominal or now + 1) - 1
+    base = _decided_until(row, now)
     jittered = 0
     if timing.jitter_us:
         jittered = timing.between(max(base, now - timing.jitter_us), now, 1).count
-    gap = timing.between(base, now, most + 1 + jittered)
+    # With one that starts on time, and the last one that is beyond `most`.
+    gap = timing.between(base, now, most + 2 + jittered)
     # In order: an instant waits for the jitter of those before it.
     ready = next((n for n, nominal in enumerate(gap.latest) if timing.due(nominal) > now), None)
     settled = gap.latest[:ready]
@@ -84,13 +96,12 @@ def find_due(row: TriggerRow, timing: Timing, now: int, most: int) -> Due:
 def mark_all(
     update: TriggerUpdate, row: TriggerRow, now: int, status: FiringStatus, reason: str
 ) -> None:
-    """Give every due instant of a schedule the same fate; none of them starts."""
-    due = find_due(row, timing_of(row), now, 1)
-    first = due.first_missed if due.first_missed is not None else due.on_time
-    if first is not None and due.last is not None:
-        count = due.missed_count + (due.on_time is not None)
-        update.marks.append(_mark(first, due.last, count, status, reason))
-        update.values["last_nominal"] = due.last
+    """Give every instant up to now the same fate, whatever its jitter; none of them starts."""
+    timing = timing_of(row)
+    gap = timing.between(_decided_until(row, now), now, 1)
+    if gap.first is not None and gap.last is not None:
+        update.marks.append(_mark(gap.first, gap.last, gap.count, status, reason))
+    update.values |= {**next_values(timing, timing.next_after(now)), "last_nominal": now}
 
 
 def _mark(first: int, last: int, count: int, status: FiringStatus, reason: str) -> Mark:
@@ -128,9 +139,9 @@ class SchedulePlanner:
         if self._row.status == TriggerStatus.PAUSED:
             self._resume()
             mark_all(self._update, self._row, self._now, FiringStatus.SKIPPED, "paused")
-        else:
-            self._catch_up(due, most)
-        last = due.last if due.last is not None else self._row.last_nominal
+            return self._update
+        self._catch_up(due, most)
+        last = due.last if due.last is not None else _decided_until(self._row, self._now)
         self._update.values |= {
             **next_values(self._timing, due.next_nominal),
             "last_nominal": last,
@@ -148,8 +159,7 @@ class SchedulePlanner:
 
     def _catch_up(self, due: Due, most: int) -> None:
         if self._exhausted is not None:
-            mark_all(self._update, self._row, self._now, FiringStatus.MISSED, self._exhausted)
-            self._report(due, due.missed_count + (due.on_time is not None), self._exhausted)
+            self._miss_all(due, self._exhausted)
             return
         chosen, reason = self._chosen(due, most)
         unstarted = due.missed_count - len(chosen)
@@ -170,6 +180,14 @@ class SchedulePlanner:
             start = self._now + len(chosen) * stagger if is_behind else None
             self._run(due.on_time, start, is_late=False)
 
+    def _miss_all(self, due: Due, reason: str) -> None:
+        first = due.first_missed if due.first_missed is not None else due.on_time
+        if first is None or due.last is None:
+            return
+        count = due.missed_count + (due.on_time is not None)
+        self._update.marks.append(_mark(first, due.last, count, FiringStatus.MISSED, reason))
+        self._report(due, count, reason)
+
     def _ask(self, due: Due, count: int, last: int) -> None:
         """Let a person choose which of the missed instants start."""
         instants = self._within_window(due)[-self._spec.get("most", 10) :]
@@ -180,11 +198,11 @@ class SchedulePlanner:
 
     def _within_window(self, due: Due) -> list[int]:
         window = self._spec.get("window_seconds")
-        return [
-            nominal
-            for nominal in due.missed
-            if window is None or self._now - self._timing.due(nominal) <= window * SECOND
-        ]
+        if window is None:
+            return due.missed
+        # From the first one that may start on: what does not start is one range before it.
+        earliest = self._now - int(window * SECOND)
+        return list(dropwhile(lambda each: self._timing.due(each) < earliest, due.missed))
 
     def _chosen(self, due: Due, most: int) -> tuple[list[int], str]:
         """Return which missed instants start now, and why the others do not."""

@@ -5,7 +5,7 @@ Everything that records a workflow as the one in force (the daemon, for files; t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.clock import SECOND
@@ -14,11 +14,11 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules import firing
+from agent.tasks.rules import firing, row_writer
 from agent.tasks.rules.trigger_update import TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.instants import Timing
-from agent.triggers.schedule_plan import mark_all, next_values, timing_of
+from agent.triggers.schedule_plan import mark_all, next_values
 from agent.triggers.specs import SCHEDULE, TriggerSpec, triggers_of
 from agent.workflows.graph import Graph
 
@@ -74,7 +74,6 @@ def _new_row(spec: TriggerSpec, version: int, directory: str | None, now: int) -
         "id": spec.id,
         "workflow": spec.workflow,
         "name": spec.name,
-        "kind": spec.kind,
         "status": TriggerStatus.ACTIVE,
         "version": 1,
         "anchor_at": _anchor(now),
@@ -87,6 +86,7 @@ def _new_row(spec: TriggerSpec, version: int, directory: str | None, now: int) -
 
 def _definition(spec: TriggerSpec, version: int, directory: str | None) -> dict[str, Any]:
     return {
+        "kind": spec.kind,
         "spec": encode(spec.spec, "trigger"),
         "spec_hash": spec.spec_hash,
         "timing_hash": spec.timing_hash,
@@ -125,13 +125,31 @@ def _edit(
     update = TriggerUpdate(row.id, row.version, values=definition)
     if row.timing_hash != spec.timing_hash:
         # Decided under the old definition, in the transaction that replaces it.
-        if row.kind == SCHEDULE and not is_removed:
-            mark_all(update, row, now, FiringStatus.MISSED, "its times were edited")
+        if row.status == TriggerStatus.ACTIVE:
+            _settle(update, row, now, FiringStatus.MISSED, "its times were edited")
+        elif row.status == TriggerStatus.PAUSED:
+            _settle(update, row, now, FiringStatus.SKIPPED, "paused")
         update.values |= _restart(row, spec, now)
     if is_removed:
         _restore(update, row, spec, now)
-    firing.fire(tx, GraphCache(), [update], now, is_waiting=True)
+    elif row.status == TriggerStatus.BROKEN:
+        _repair(update, row, spec, now)
+    _apply(tx, update, now)
     return row.spec_hash != spec.spec_hash or is_removed
+
+
+def _settle(
+    update: TriggerUpdate, row: TriggerRow, now: int, status: FiringStatus, reason: str
+) -> None:
+    """Give the instants of a schedule up to now one fate."""
+    if row.kind == SCHEDULE:
+        mark_all(update, row, now, status, reason)
+
+
+def _apply(tx: Connection, update: TriggerUpdate, now: int) -> None:
+    # An edit may let a queued run start.
+    fired = firing.fire(tx, GraphCache(), [update], now, is_waiting=True)
+    row_writer.write(tx, fired.tasks, now)
 
 
 def _restart(row: TriggerRow, spec: TriggerSpec, now: int) -> dict[str, Any]:
@@ -139,6 +157,7 @@ def _restart(row: TriggerRow, spec: TriggerSpec, now: int) -> dict[str, Any]:
     values = {"anchor_at": _anchor(now), **_first_time(spec, now)}
     if spec.kind != SCHEDULE:
         values |= {"cursor": None, "polls": 0, "failures": 0, "last_error": None}
+        values |= {"next_nominal": None, "last_nominal": None}
     if row.status == TriggerStatus.PAUSED:
         values["next_at"] = row.paused_until
     return values
@@ -146,18 +165,33 @@ def _restart(row: TriggerRow, spec: TriggerSpec, now: int) -> dict[str, Any]:
 
 def _restore(update: TriggerUpdate, row: TriggerRow, spec: TriggerSpec, now: int) -> None:
     """Take a removed trigger into use again, with its cursor and its pause."""
+    row = _redefined(row, spec)
     is_paused = row.pause_reason is not None
     event = "trigger.restored_paused" if is_paused else "trigger.restored"
     update.values |= {"status": moved(TRIGGER, event, row.status), "removed_at": None}
     if row.timing_hash == spec.timing_hash:
         if spec.kind == SCHEDULE:
             mark_all(update, row, now, FiringStatus.SKIPPED, "removed")
-            timing = timing_of(row)
-            update.values |= next_values(timing, timing.next_after(now))
         else:
             update.values |= {"next_at": now, "skip_items": "removed"}
     if is_paused:
         update.values["next_at"] = row.paused_until
+
+
+def _redefined(row: TriggerRow, spec: TriggerSpec) -> TriggerRow:
+    """Return a row with its new definition: the old one may be one that cannot be read."""
+    return replace(row, spec=encode(spec.spec, "trigger"))
+
+
+def _repair(update: TriggerUpdate, row: TriggerRow, spec: TriggerSpec, now: int) -> None:
+    """Take a trigger into use again whose definition could not be read before."""
+    row = _redefined(row, spec)
+    update.values |= {"status": moved(TRIGGER, "trigger.repaired", row.status)}
+    if row.timing_hash == spec.timing_hash:
+        if spec.kind == SCHEDULE:
+            mark_all(update, row, now, FiringStatus.MISSED, "its definition could not be read")
+        else:
+            update.values |= {"next_at": now}
 
 
 def _remove(tx: Connection, rows: Iterable[TriggerRow], now: int) -> list[str]:
@@ -168,8 +202,10 @@ def _remove(tx: Connection, rows: Iterable[TriggerRow], now: int) -> list[str]:
             "removed_at": now,
             "next_at": None,
         }
-        update = TriggerUpdate(row.id, row.version, values=values, drop_queued="removed")
-        if row.kind == SCHEDULE and row.status == TriggerStatus.ACTIVE:
-            mark_all(update, row, now, FiringStatus.SKIPPED, "removed")
-        firing.fire(tx, GraphCache(), [update], now, is_waiting=True)
+        update = TriggerUpdate(row.id, row.version, drop_queued="removed")
+        if row.status in (TriggerStatus.ACTIVE, TriggerStatus.PAUSED):
+            reason = "paused" if row.status == TriggerStatus.PAUSED else "removed"
+            _settle(update, row, now, FiringStatus.SKIPPED, reason)
+        update.values |= values
+        _apply(tx, update, now)
     return [row.id for row in removed]

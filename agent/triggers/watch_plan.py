@@ -18,6 +18,15 @@ Json = Any
 
 FAILURES_BEFORE_NOTICE: Final = 3
 _LONGEST_BACKOFF_SECONDS: Final = 3600.0
+_LONGEST_RETRY_SECONDS: Final = 86_400.0
+"""A source that asks to wait for longer is polled again after this time."""
+
+
+def longest_delay_seconds(every_seconds: float, failures: int) -> float:
+    """Return how far away the next poll can be, after this many failures."""
+    if failures == 0:
+        return every_seconds
+    return max(1.1 * max(every_seconds, _LONGEST_BACKOFF_SECONDS), _LONGEST_RETRY_SECONDS)
 
 
 class WatchPlanner:
@@ -55,7 +64,8 @@ class WatchPlanner:
             first_seconds=self._every_seconds,
             longest_seconds=max(self._every_seconds, _LONGEST_BACKOFF_SECONDS),
         )
-        delay = max(retry_seconds or 0.0, delay * (1 + 0.1 * _spread(row.id, failures)))
+        asked = min(retry_seconds or 0.0, _LONGEST_RETRY_SECONDS)
+        delay = max(asked, delay * (1 + 0.1 * _spread(row.id, failures)))
         values: dict[str, Any] = {
             "failures": failures,
             "last_error": error,
@@ -120,7 +130,6 @@ class WatchPlanner:
         if poll.next_seconds is not None:
             soon = min(soon, max(poll.next_seconds, 0.1))
         values: dict[str, Any] = {
-            "cursor": encode(poll.cursor, "cursor"),
             "polls": row.polls + 1,
             "failures": 0,
             "last_ok_at": self._now,
@@ -130,6 +139,8 @@ class WatchPlanner:
             "owner": None,
             "owned_until": None,
         }
+        if not poll.is_cursor_kept:
+            values["cursor"] = encode(poll.cursor, "cursor")
         if has_items or row.last_item_at is None:
             values["last_item_at"] = self._now
         self._update.values = values

@@ -184,7 +184,7 @@ def test_tasks_are_controlled(there: Command) -> None:
     forked = there("fork", old, "--from", "one", "-i", "word=new", "--json").json["task_id"]
     assert there("watch", forked, "--json").json["output"] == "new"
     other = there("run", "signalled", "--json").json["id"]
-    assert "cancelled" in there("cancel", other).out
+    assert "canceled" in there("cancel", other).out
     failed = there("run", "failing", "--wait", "--json", code=1).json["id"]
     again = there("retry", failed, "--json").json["task_id"]
     assert there("watch", again, "--json", code=1).json["retry_of"] == failed

@@ -17,9 +17,9 @@ class Documented(NamedTuple):
     can_run: bool
 
 
-def documented_workflows() -> list[Documented]:
-    """Return every workflow of the reference, with the line that it starts in."""
-    text = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+def documented_workflows(page: str = "workflows.md") -> list[Documented]:
+    """Return every workflow of a page of the documentation, with the line that it starts in."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return [
         Documented(text.count("\n", 0, match.start(2)) + 1, match[2], match[1] is None)
         for match in _BLOCK.finditer(text)

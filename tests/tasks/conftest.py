@@ -10,6 +10,7 @@ from tests.support.engine_fixtures import (  # noqa: F401
     postgres_database,
     start,
 )
+from tests.support.trigger_bench import bench  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -161,14 +161,14 @@ BOUNDS = st.none() | LOCAL_TIMES | LOCAL_TIMES.map(lambda time: time.date())
 @st.composite
 def timings(draw: st.DrawFn) -> Timing:
     """A schedule of any kind, in any of the zones, sometimes with bounds."""
-    spec = draw(
+    times = draw(
         st.fixed_dictionaries({"cron": st.sampled_from([*SPARSE, *DENSE])})
         | st.fixed_dictionaries({"every_seconds": st.floats(min_value=0.001, max_value=1e6)})
         | st.fixed_dictionaries(
             {"at": st.lists(LOCAL_TIMES.map(lambda time: time.isoformat()), min_size=1)}
         )
     )
-    spec = {**spec, "timezone": draw(st.sampled_from(ZONES))}
+    spec: dict[str, Any] = {**times, "timezone": draw(st.sampled_from(ZONES))}
     for key in ("start", "end"):
         bound = draw(BOUNDS)
         if bound is not None:

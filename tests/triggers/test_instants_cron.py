@@ -1,4 +1,6 @@
 from datetime import datetime, timedelta
+from itertools import combinations
+from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -38,6 +40,37 @@ def test_cron_agrees_with_debian_when_clocks_change(zone: str) -> None:
             gap = timing.between(minutes.after_us, minutes.until_us, 3)
             assert (gap.count, gap.is_exact) == (len(expected), True), (expression, zone, begin)
             assert gap.latest == expected[-3:], (expression, zone, begin)
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("America/Nuuk", "2027-03-28T01:00Z"),  # from 23:00 to 00:00
+        ("America/Nuuk", "2027-10-31T01:00Z"),  # from 00:00 to 23:00
+        ("America/St_Johns", "2006-04-02T03:31Z"),  # from 00:01 to 01:01
+        ("America/St_Johns", "2006-10-29T02:31Z"),  # from 00:01 to 23:01 of the day before
+    ],
+)
+@pytest.mark.parametrize(
+    "expression", ["0,30 0,23 * * *", "*/30 0,23 * * *", "30 23 * * SAT", "*/20 * * * SUN"]
+)
+def test_changes_across_midnight_are_counted_once(zone: str, change: str, expression: str) -> None:
+    """Gaps that begin or end anywhere around the change, whose local times cross the date."""
+    moment = datetime.fromisoformat(change)
+    begin, end = moment - timedelta(days=2), moment + timedelta(days=2)
+    assert (
+        begin.astimezone(ZoneInfo(zone)).utcoffset() != end.astimezone(ZoneInfo(zone)).utcoffset()
+    )
+    minutes = Minutes.of(ZoneInfo(zone), begin, end)
+    expected = minutes.instants(read_job(expression))
+    timing = _cron(expression, zone)
+    assert _instants(timing, minutes) == expected
+    offsets = sorted([*range(-180, 180, 29), -1, 0, 1, 35])
+    around = [int(moment.timestamp() + minute * 60) * SECOND for minute in offsets]
+    for after, until in combinations([minutes.after_us, *around, minutes.until_us], 2):
+        inside = [instant for instant in expected if after < instant <= until]
+        gap = timing.between(after, until, 2)
+        assert (gap.count, gap.latest) == (len(inside), inside[-2:]), (after, until)
 
 
 def _local(timing: Timing, after: str, count: int = 1) -> list[str]:
@@ -157,3 +190,21 @@ def test_a_year_of_minutes_is_counted_exactly() -> None:
     begin = int(datetime.fromisoformat("2027-01-01T00:00Z").timestamp()) * SECOND
     gap = _cron("* * * * *").between(begin, begin + 365 * 86_400 * SECOND, 1)
     assert (gap.count, gap.is_exact) == (525_600, True)
+
+
+@pytest.mark.measured
+def test_ten_thousand_schedules_are_asked_quickly() -> None:
+    """Their next instants, and what a week without the agent missed: each far below a millisecond."""
+    now = int(datetime.fromisoformat("2027-01-15T12:00Z").timestamp()) * SECOND
+    schedules = [
+        _cron(f"{number % 60} {number % 24} * * *", ZONES[number % 6]) for number in range(10_000)
+    ]
+    began = process_time()
+    for number, schedule in enumerate(schedules):
+        schedule.next_after(now + number)
+    asked = process_time()
+    for schedule in schedules[:1000]:
+        assert schedule.between(now - 7 * 86_400 * SECOND, now, 10).count == 7
+    counted = process_time()
+    assert asked - began < 0.5
+    assert counted - asked < 0.5

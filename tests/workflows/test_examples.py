@@ -24,6 +24,8 @@ from agent.workflows.kind_registry import PLANNED, registered
 from tests.support.documented import ROOT, Documented, documented_workflows
 
 EXAMPLES = ROOT / "examples"
+WATCHERS = EXAMPLES / "watch"
+"""Examples that need something outside: `make run` does not start them."""
 
 
 def test_the_examples_are_a_directory_without_problems() -> None:
@@ -38,9 +40,20 @@ def test_the_examples_are_a_directory_without_problems() -> None:
         assert each.path.stem == name
 
 
-def test_every_function_that_an_example_calls_exists() -> None:
+def test_the_watching_examples_are_without_problems() -> None:
+    """Each has a watcher with an id, and a description."""
+    directory = Directory(WATCHERS)
+    directory.scan()
+    assert directory.problems == []
+    for each in directory.workflows.values():
+        assert each.graph.description
+        assert all(watch["id"] for watch in each.graph.on["watch"])
+
+
+@pytest.mark.parametrize("path", [EXAMPLES, WATCHERS], ids=["examples", "watch"])
+def test_every_function_that_an_example_calls_exists(path: Path) -> None:
     """`module:function` is found beside the file, and takes what `with` gives."""
-    directory = Directory(EXAMPLES)
+    directory = Directory(path)
     directory.scan()
     calls = [
         (step.config["call"], step.config.get("with", {}))
@@ -51,9 +64,7 @@ def test_every_function_that_an_example_calls_exists() -> None:
     assert calls
     for call, arguments in calls:
         module_name, function_name = call.split(":")
-        spec = util.spec_from_file_location(
-            f"example_{module_name}", EXAMPLES / f"{module_name}.py"
-        )
+        spec = util.spec_from_file_location(f"example_{module_name}", path / f"{module_name}.py")
         assert spec is not None
         assert spec.loader is not None
         module = util.module_from_spec(spec)
@@ -74,7 +85,11 @@ def test_children_of_examples_are_examples() -> None:
     assert children <= set(directory.workflows)
 
 
-@pytest.mark.parametrize("documented", documented_workflows(), ids=lambda each: f"line {each.line}")
+@pytest.mark.parametrize(
+    "documented",
+    [*documented_workflows(), *documented_workflows("triggers.md")],
+    ids=lambda each: f"line {each.line}",
+)
 def test_everything_documented_compiles(documented: Documented) -> None:
     """Every YAML block of the reference is a whole workflow without problems."""
     problems = check_text(documented.text, f"line {documented.line}")

@@ -41,7 +41,9 @@ def test_yaml_json_and_python_files_are_loaded(tmp_path: Path) -> None:
     [
         ("a.yaml", "name: x", "'steps' is missing"),
         ("a.txt", TEXT, "a workflow file ends in"),
-        ("a.json", "{", "not YAML"),
+        ("a.yaml", "{", "not YAML: the file ends"),
+        ("a.json", "{", "not JSON: the file ends"),
+        ("a.json", '{"name": "\x01"}', "not JSON: it holds the control character"),
         ("a.json", '{"name": "x", "steps": []}', "at least 1 item"),
         (
             "a.json",

@@ -300,6 +300,18 @@ def known_keys(connection: Connection, trigger_id: str, keys: Sequence[str]) -> 
     return {str(row[0]) for row in rows}
 
 
+def taken_keys(tx: Connection, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return which of these (trigger id, key) have a fate already."""
+    if not pairs:
+        return set()
+    rows = tx.query(
+        f"SELECT f.trigger_id, f.key FROM {tx.sql.rows(trigger_id='text', key='text')}"
+        " JOIN firings AS f ON f.trigger_id = r.trigger_id AND f.key = r.key",
+        rows=set_of(pairs),
+    )
+    return {(str(trigger_id), str(key)) for trigger_id, key in rows}
+
+
 @cache
 def _insert_firings(sql: Sql) -> str:
     names = ", ".join(f'"{name}"' for name in _FIRING_TYPES)

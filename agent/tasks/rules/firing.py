@@ -9,7 +9,7 @@ of its own.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.core.clock import SECOND
@@ -38,6 +38,8 @@ class _Queued:
     input: str
     context: str
     workflow_version: int
+    is_new: bool = False
+    """Whether this transaction records it."""
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ class _Starting:
     version: int
     keys: list[str]
     is_recorded: bool = False
-    """Whether its firings were recorded before, as queued."""
+    """Whether its firings were recorded by an earlier transaction, as queued."""
 
 
 _LATE_US: Final = 60 * SECOND
@@ -103,12 +105,14 @@ def _apply(
     for trigger_id, task_id, only_waits in trigger_rows.open_tasks(tx, ids):
         open_tasks.setdefault(trigger_id, []).append((task_id, bool(only_waits)))
     queues = _queues(trigger_rows.queued(tx, ids))
+    # Keys of a trigger are taken under its lock: a run without one must not count for the overlap.
+    taken = trigger_rows.taken_keys(tx, _planned_keys(plans))
     firings = [
         _Firing(tx, graphs, row, update, now, open_tasks.get(row.id, []), queues.get(row.id, []))
         for row, update in plans
     ]
     for firing in firings:
-        firing.decide()
+        firing.decide({key for trigger_id, key in taken if trigger_id == firing.row.id})
     new = [row for firing in firings for row in firing.new_rows]
     inserted = trigger_rows.insert_firings(tx, new) if new else set()
     settled = [row for firing in firings for row in firing.settled]
@@ -125,6 +129,10 @@ def _apply(
     trigger_rows.update(tx, [(each.row.id, each.changes) for each in firings if each.changes])
     if results.events:
         writes.insert_events(tx, results.events)
+
+
+def _planned_keys(plans: list[tuple[TriggerRow, TriggerUpdate]]) -> list[tuple[str, str]]:
+    return [(row.id, key) for row, update in plans for run in update.runs for key, _ in run.keys]
 
 
 def _queues(rows: Iterable[dict[str, Any]]) -> dict[str, list[_Queued]]:
@@ -147,6 +155,16 @@ def _queues(rows: Iterable[dict[str, Any]]) -> dict[str, list[_Queued]]:
         if row["input"] is not None:
             run.input, run.context = row["input"], row["context"]
     return {trigger_id: list(runs.values()) for trigger_id, runs in queues.items()}
+
+
+def _without(runs: list[Run], taken: set[str]) -> list[Run]:
+    """Return runs without the keys that have a fate already."""
+    if not taken:
+        return runs
+    left = [
+        replace(run, keys=tuple(pair for pair in run.keys if pair[0] not in taken)) for run in runs
+    ]
+    return [run for run in left if run.keys]
 
 
 class _Firing:
@@ -182,8 +200,11 @@ class _Firing:
         self._queue = queue
         self._starting: list[_Starting] = []
 
-    def decide(self) -> None:
-        """Give every run of the plan its fate, then start what may leave the queue."""
+    def decide(self, taken: set[str]) -> None:
+        """Give every run of the plan its fate, then start what may leave the queue.
+
+        `taken` are the keys that have a fate already: no run starts for them.
+        """
         update = self.update
         if update.version is not None:
             self.changes = {**update.values, "version": self.row.version + 1}
@@ -195,7 +216,7 @@ class _Firing:
             self._queue = []
         self.new_rows += [self._mark_row(mark) for mark in update.marks]
         is_pausing = self._pause_after_failures()
-        for run in update.runs:
+        for run in _without(update.runs, taken):
             if is_pausing and not run.ignores_overlap:
                 self._record(run, FiringStatus.SKIPPED, "paused after failures")
             else:
@@ -264,11 +285,16 @@ class _Firing:
         except UnreadableError as error:
             self._settle(queued, "firing.skipped", str(error))
             return
-        is_late = queued.due_at + _LATE_US < self._now
+        is_late = self._is_late(queued, starting)
         event = "firing.started_late" if is_late else "firing.started"
         self._settle(queued, event, None, starting.submission.task_id)
-        starting.is_recorded = True
+        starting.is_recorded = not queued.is_new
         self._starting.append(starting)
+
+    def _is_late(self, queued: _Queued, starting: _Starting) -> bool:
+        """Whether a queued run was late when it was queued, or became so."""
+        was_late = starting.submission.trigger.get("fate") == "late"
+        return was_late or queued.due_at + _LATE_US < self._now
 
     def _task_of(self, queued: _Queued) -> "_Starting":
         """Return the task of a run; raise `UnreadableError` if its workflow cannot be read."""
@@ -306,6 +332,7 @@ class _Firing:
             json_values.encode(run.input, "input"),
             json_values.encode(run.context, "trigger"),
             run.workflow_version,
+            is_new=True,
         )
 
     def _record(self, run: Run, status: FiringStatus, reason: str) -> None:
@@ -357,6 +384,8 @@ class _Firing:
             "status": moved(TRIGGER, "trigger.paused", status),
             "pause_reason": reason,
             "paused_until": None,
+            # A paused trigger with a next time is one whose pause ends then.
+            "next_at": None,
             "version": self.row.version + 1,
         }
         self._emit("schedule.paused", {"reason": reason})

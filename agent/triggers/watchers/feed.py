@@ -31,8 +31,7 @@ def open_source(keys: dict[str, Any]) -> Source:
 class FeedSource:
     """A feed; its cursor has the validators of the last response and the hash of its body.
 
-    The first poll of a day reads the feed also if it is unchanged: entries count as gone when no poll
-    has shown them for a long time, and some servers answer 304 for ever.
+    The first poll of a day reads the feed whole: some servers answer 304 although it has changed.
     """
 
     def __init__(self, keys: dict[str, Any]) -> None:
@@ -47,7 +46,7 @@ class FeedSource:
         fetched = await http_poll.get(self._keys, known, context, accept=_ACCEPT)
         new_cursor = {**fetched.cursor, "read_on_day": today}
         if fetched.body is None:
-            return Poll(cursor=new_cursor)
+            return Poll(cursor=new_cursor, is_unchanged=True)
         options = {
             "content_type": fetched.content_type,
             "url": fetched.url,

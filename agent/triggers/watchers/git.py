@@ -108,7 +108,13 @@ class GitSource:
         new_baseline = None
         if cursor is not None and cursor.get("of") != selection:
             cursor, new_baseline = None, "the `url`, `branches` or `tags` of the watcher changed"
-        before = cursor or {"changes": 0, "head": None, "branches": {}, "tags": {}}
+        # Numbers of changes begin at the time: a cursor that is lost must not use some again.
+        before: dict[str, Json] = cursor or {
+            "changes": context.clock.now(),
+            "head": None,
+            "branches": {},
+            "tags": {},
+        }
         refs = await _list(repository, bool(self._tags), context)
         if before["branches"] and not refs.branches:
             raise SourceError(f"{repository.shown} shows no branch any more: is it complete?")
@@ -116,7 +122,7 @@ class GitSource:
         branches = self._watched(refs, before["branches"], head, repository)
         tags = {name: at for name, at in refs.tags.items() if _matches(name, self._tags)}
         moved = _moved_branches(branches, before, is_first=cursor is None)
-        changes = before["changes"] + (0 if cursor is None else len(moved))
+        changes = before["changes"] + len(moved)
         if head != before["head"] and before["head"] is not None and not self._branches:
             # HEAD names another branch: that alone is no new commit.
             moved = [one for one in moved if one.name != head or one.previous is not None]
@@ -222,8 +228,8 @@ def _moved_branches(
     moved: list[_Moved] = []
     for name, commit in now.items():
         if known.get(name) != commit:
-            number += 0 if is_first else 1
-            key = bounded_key(f"branch:{name}:{number}:{commit}")
+            number += 1
+            key = bounded_key(f"branch:{name}:{0 if is_first else number}:{commit}")
             moved.append(_Moved("branch", name, commit, known.get(name), key))
     return moved
 

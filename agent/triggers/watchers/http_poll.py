@@ -24,6 +24,8 @@ _OVERLOADED: Final = frozenset({429, 503})
 _MAX_VALIDATOR_LENGTH: Final = 1000
 _SHOWN_URL_LENGTH: Final = 300
 _SHOWN_BODY_LENGTH: Final = 80
+_SHOWN_PROBLEM_LENGTH: Final = 2000
+_SEARCHED_LENGTH: Final = 16_384
 
 log = structlog.get_logger(__name__)
 _secrets: Final = Secrets()
@@ -107,7 +109,7 @@ def _whole_body(url: str, response: Any, context: PollContext) -> bytes:
         limit = context.limits.response_bytes
         raise SourceError(f"{shown(url)}: the response is larger than the limit of {limit} bytes")
     if response.is_encoded:
-        encoding = redact(response.headers["content-encoding"][:_SHOWN_BODY_LENGTH])
+        encoding = redact(response.headers["content-encoding"])[:_SHOWN_BODY_LENGTH]
         raise SourceError(f"{shown(url)}: the response has the unknown encoding {encoding!r}")
     body: bytes = response.body
     return body
@@ -155,7 +157,7 @@ def shown(url: str) -> str:
         plain = f"{parts.scheme}://{host}{parts.path}"
     except ValueError:
         plain = url.partition("?")[0]
-    return redact(plain[:_SHOWN_URL_LENGTH])
+    return redact(plain)[:_SHOWN_URL_LENGTH]
 
 
 def without_password(url: str) -> str:
@@ -166,10 +168,12 @@ def without_password(url: str) -> str:
 def unreadable(url: str, fetched: Fetched, problem: Exception) -> SourceError:
     """Return the error of a document that could not be used: what is wrong, and what came."""
     body = fetched.body or b""
-    start = body[: _SHOWN_BODY_LENGTH * 4].decode("utf-8", "replace").replace("\0", "")
+    # Redacted before it is cut: a part of a secret would not be found.
+    start = redact(body[:_SEARCHED_LENGTH].decode("utf-8", "replace").replace("\0", ""))
     came = repr(" ".join(start.split())[:_SHOWN_BODY_LENGTH]) if body else "an empty body"
-    kind = fetched.content_type[:_SHOWN_BODY_LENGTH] or "without a content type"
-    return SourceError(redact(f"{shown(url)}: {problem} (what came: {kind}, {came})"))
+    kind = redact(fetched.content_type)[:_SHOWN_BODY_LENGTH] or "without a content type"
+    text = redact(str(problem))[:_SHOWN_PROBLEM_LENGTH]
+    return SourceError(f"{shown(url)}: {text} (what came: {kind}, {came})")
 
 
 def redact(text: str) -> str:

@@ -14,25 +14,35 @@ is another file system without any of the known files, as after an unmount.
 
 import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from agent.core.clock import SECOND, to_iso
-from agent.core.ids import canonical_json, content_hash
 from agent.triggers.watchers import path_snapshot, poll_threads
 from agent.triggers.watchers.item_checks import bounded_key, storable
 from agent.triggers.watchers.path_scan import Scan, State, WatchedPath, scan
-from agent.triggers.watchers.path_snapshot import Change, Entry, Observation, Rules, Snapshot
-from agent.triggers.watchers.source import Item, Json, Listener, Poll, PollContext, SourceError
+from agent.triggers.watchers.path_snapshot import Change, Entry, Rules, Snapshot
+from agent.triggers.watchers.source import (
+    Item,
+    Json,
+    Listener,
+    Poll,
+    PollContext,
+    Source,
+    SourceError,
+)
 
 _VERSION: Final = 1
 _MOST_WAIT_SECONDS: Final = 10.0
 """The longest quiet time for which a first poll waits."""
 _SOONEST_SECONDS: Final = 0.05
+_LARGE_BYTES: Final = 100_000
+_BYTES_PER_SECOND: Final = 200_000
+"""How fast large snapshots are written: one of 2 MB every ten seconds, however much changes."""
 
 
-def open_source(keys: dict[str, Any]) -> "PathSource":
+def open_source(keys: dict[str, Any]) -> Source:
     """Return the source of a compiled `path` mapping."""
     return PathSource(keys)
 
@@ -55,99 +65,127 @@ class _Timed:
     ended_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A scan, and what an earlier scan of the same poll has seen."""
+
+    timed: _Timed
+    snapshot: Snapshot
+
+
 class PathSource:
     """One scan a poll, compared with the snapshot in the cursor."""
 
     def __init__(self, keys: dict[str, Any]) -> None:
         self._keys = keys
         self._events = frozenset(keys.get("events") or ("created", "changed"))
-        self._quiet_seconds = float(keys.get("quiet_seconds", 2.0))
+        self._quiet_us = round(keys.get("quiet_seconds", 2.0) * SECOND)
         self._ignores_inodes = bool(keys.get("poll", False))
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Scan the path in a thread and return the changes that count now."""
         path = WatchedPath.of(self._keys, context.workflow_path)
-        selection = content_hash(canonical_json([path.root, path.is_recursive, path.pattern]))[:16]
-        timed = await self._scan(path, context)
         new_baseline = None
-        if cursor is not None and cursor.get("of") != selection:
+        if cursor is not None and cursor.get("of") != path.selection:
             cursor, new_baseline = None, "the path, `match` or `recursive` of the watcher changed"
-        if cursor is None:
-            timed, observation = await self._first(path, timed, context)
-        else:
-            snapshot = await poll_threads.start(context, lambda: _read_snapshot(cursor))
-            _check_device(path, cursor, snapshot, timed.found)
-            observation = self._observe(snapshot, timed, int(cursor["device"]))
-            if observation.snapshot == snapshot and cursor["device"] == timed.found.device:
-                return Poll([], cursor, next_seconds=_next_seconds(observation, timed))
-        text = await poll_threads.start(context, lambda: path_snapshot.encode(observation.snapshot))
-        items = [
-            _item(path, change) for change in observation.changes if change.event in self._events
-        ]
-        if len(items) > context.most_items:
+        pause_us = 0 if cursor is None else _pause_us(cursor, context.clock.now())
+        if pause_us > 0:
+            return Poll([], cursor, next_seconds=pause_us / SECOND, is_cursor_kept=True)
+        timed = await self._scan(path, context)
+        seen = None if cursor is not None else await self._first(path, timed, context)
+        # In a thread as well: there may be very many files.
+        poll = await poll_threads.start(
+            context, lambda: self._compare(path, cursor, seen or _Seen(timed, {}))
+        )
+        if len(poll.items) > context.most_items:
             raise SourceError(
-                f"{len(items)} files in one poll of {storable(path.root)}; at most"
+                f"{len(poll.items)} files in one poll of {storable(path.root)}; at most"
                 f" {context.most_items} are accepted: narrow the watcher with `match`"
             )
-        is_file = timed.found.is_file
-        after = {
-            "v": _VERSION,
-            "of": selection,
-            "is_file": cursor["is_file"] if cursor is not None and is_file is None else is_file,
-            "device": timed.found.device,
-            "files": len(observation.snapshot),
-            "snapshot": text,
-        }
-        return Poll(items, after, new_baseline, _next_seconds(observation, timed))
+        return replace(poll, new_baseline=new_baseline)
 
-    async def _first(
-        self, path: WatchedPath, timed: _Timed, context: PollContext
-    ) -> tuple[_Timed, Observation]:
-        """Return every file that is quiet, after a wait if some were modified just now."""
+    async def _first(self, path: WatchedPath, timed: _Timed, context: PollContext) -> "_Seen":
+        """Return the files of a first poll, after a wait if some were modified just now."""
         if timed.found.is_file is None:
             raise SourceError(
                 f"there is no file or directory {storable(path.root)}; to wait for a file, watch its"
                 " directory with `match`"
             )
-        quiet_us = round(self._quiet_seconds * SECOND)
-        files, begun_us = timed.found.files, timed.begun_us
-        recent = {name for name, state in files.items() if state[1] // 1000 > begun_us - quiet_us}
-        longest = min(_MOST_WAIT_SECONDS, context.timeout_seconds / 3)
-        if recent and quiet_us and self._quiet_seconds <= longest:
-            await asyncio.sleep(self._quiet_seconds)
-            timed = await self._scan(path, context)
-            recent = set()
-        quiet_since_us = timed.begun_us - quiet_us
-        snapshot = {
-            name: Entry(None, state, timed.ended_us if name in recent else quiet_since_us)
+        files = timed.found.files
+        recent_us = timed.begun_us - self._quiet_us
+        quiet_since_us = {
+            name: timed.ended_us if state[1] // 1000 > recent_us else recent_us
             for name, state in files.items()
         }
-        return timed, self._observe(snapshot, timed, timed.found.device)
-
-    def _observe(self, snapshot: Snapshot, timed: _Timed, device: int) -> Observation:
-        ignores_inodes = self._ignores_inodes or device != timed.found.device
-        rules = Rules(round(self._quiet_seconds * SECOND), ignores_inodes)
-        return path_snapshot.observe(
-            snapshot, timed.found.files, timed.begun_us, timed.ended_us, rules
+        longest = min(_MOST_WAIT_SECONDS, context.timeout_seconds / 3)
+        if timed.ended_us in quiet_since_us.values() and 0 < self._quiet_us <= longest * SECOND:
+            await asyncio.sleep(self._quiet_us / SECOND)
+            timed = await self._scan(path, context)
+            quiet_since_us = dict.fromkeys(files, timed.begun_us - self._quiet_us)
+        return _Seen(
+            timed,
+            {name: Entry(None, state, quiet_since_us[name]) for name, state in files.items()},
         )
+
+    def _compare(self, path: WatchedPath, cursor: dict[str, Json] | None, seen: "_Seen") -> Poll:
+        """Return what a scan means after the snapshot of the last poll."""
+        timed, snapshot = seen.timed, seen.snapshot
+        found, device, is_file = timed.found, timed.found.device, timed.found.is_file
+        if cursor is not None:
+            snapshot, device = _read_snapshot(cursor), cursor["device"]
+            _check_device(path, cursor, snapshot, found)
+            is_file = cursor["is_file"] if is_file is None else is_file
+        rules = Rules(self._quiet_us, self._ignores_inodes or device != found.device)
+        observation = path_snapshot.observe(
+            snapshot, found.files, timed.begun_us, timed.ended_us, rules
+        )
+        next_seconds = None
+        if observation.next_us is not None:
+            next_seconds = max(_SOONEST_SECONDS, (observation.next_us - timed.ended_us) / SECOND)
+        if cursor is not None and observation.snapshot == snapshot and device == found.device:
+            return Poll([], cursor, next_seconds=next_seconds, is_cursor_kept=True)
+        after = {
+            "v": _VERSION,
+            "of": path.selection,
+            "is_file": is_file,
+            "device": found.device,
+            "written_us": timed.ended_us,
+            "files": len(observation.snapshot),
+            "snapshot": path_snapshot.encode(observation.snapshot),
+        }
+        items = [
+            _item(path, change) for change in observation.changes if change.event in self._events
+        ]
+        return Poll(items, after, next_seconds=next_seconds)
 
     async def _scan(self, path: WatchedPath, context: PollContext) -> _Timed:
         """Scan in a thread; one that hangs, as on a dead network file system, is never doubled."""
-        running: dict[WatchedPath, asyncio.Future[Scan]] = context.resources.setdefault("path", {})
-        if path in running and not running[path].done():
+        abandoned: dict[WatchedPath, asyncio.Future[Scan]] = context.resources.setdefault(
+            "path", {}
+        )
+        if path in abandoned and not abandoned[path].done():
             raise SourceError(
                 f"an earlier scan of {storable(path.root)} has not ended; its file system may hang"
             )
         stop = threading.Event()
         begun_us = context.clock.now()
-        future = running[path] = poll_threads.start(context, lambda: scan(path, stop))
+        future = poll_threads.start(context, lambda: scan(path, stop))
+        abandoned.pop(path, None)
         try:
             found = await asyncio.shield(future)
-        finally:
+        except asyncio.CancelledError:
             stop.set()
-            if future.done():
-                running.pop(path, None)
+            abandoned[path] = future
+            raise
         return _Timed(found, begun_us, context.clock.now())
+
+
+def _pause_us(cursor: dict[str, Json], now_us: int) -> int:
+    """Return how long to wait before a large snapshot may be written again."""
+    size = len(cursor["snapshot"])
+    if size <= _LARGE_BYTES or now_us < cursor["written_us"]:
+        return 0
+    return int(cursor["written_us"] + size * SECOND // _BYTES_PER_SECOND - now_us)
 
 
 def _read_snapshot(cursor: dict[str, Json]) -> Snapshot:
@@ -156,7 +194,10 @@ def _read_snapshot(cursor: dict[str, Json]) -> Snapshot:
             "the snapshot of this watcher was stored by a newer version of the agent: upgrade it,"
             " or give the watcher another `id`"
         )
-    return path_snapshot.decode(cursor["snapshot"])
+    try:
+        return path_snapshot.decode(cursor["snapshot"])
+    except ValueError as problem:
+        raise SourceError(f"the stored snapshot cannot be read: {problem}") from None
 
 
 def _check_device(
@@ -174,12 +215,6 @@ def _check_device(
             f" {len(known)} known files: is it mounted? If it was moved, give the watcher another"
             " `id`"
         )
-
-
-def _next_seconds(observation: Observation, timed: _Timed) -> float | None:
-    if observation.next_us is None:
-        return None
-    return max(_SOONEST_SECONDS, (observation.next_us - timed.ended_us) / SECOND)
 
 
 def _item(path: WatchedPath, change: Change) -> Item:

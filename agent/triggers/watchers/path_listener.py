@@ -6,9 +6,11 @@ All of it is a hint: what the file system does not report, the next poll finds.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +34,15 @@ log = structlog.get_logger(__name__)
 def open_listener(keys: dict[str, Any]) -> "PathListener | None":
     """Return a listener, or None without the library: polling suffices."""
     if importlib.util.find_spec("watchfiles") is None:
-        log.info("watch.path_polled", path=keys["path"], reason="watchfiles is not installed")
+        _remark_missing_library()
         return None
     return PathListener(keys)
+
+
+@cache
+def _remark_missing_library() -> None:
+    """Log once that paths are polled only."""
+    log.info("watch.paths_polled", reason="watchfiles is not installed")
 
 
 class PathListener:
@@ -51,7 +59,10 @@ class PathListener:
         self._absent_seconds = absent_seconds
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
-        """Call `wake` after changes, until cancelled."""
+        """Call `wake` after changes, until cancelled.
+
+        The system may refuse to watch more directories: then an `OSError` ends it.
+        """
         path = WatchedPath.of(self._keys, context.workflow_path)
         stop = threading.Event()
         is_new = False
@@ -64,11 +75,11 @@ class PathListener:
                     continue
                 if is_new:
                     wake()
-                try:
-                    is_new = await self._watch(path, found, wake, context)
-                except FileNotFoundError:
-                    # It was removed before it could be watched.
-                    is_new = True
+                # A directory may be removed before it can be watched.
+                with contextlib.suppress(FileNotFoundError):
+                    await self._watch(path, found, wake, context)
+                is_new = True
+                await asyncio.sleep(self._apart_seconds)
         finally:
             stop.set()
 
@@ -78,7 +89,7 @@ class PathListener:
         found: dict[str, int],
         wake: Callable[[], None],
         context: PollContext,
-    ) -> bool:
+    ) -> None:
         """Wake after changes, until the directories are other ones."""
         changed, stop = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -93,12 +104,12 @@ class PathListener:
                 changed.clear()
                 if ended.done():
                     ended.result()
-                    return True
+                    return
                 wake()
                 await asyncio.sleep(self._apart_seconds)
                 now = await poll_threads.start(context, lambda: directories(path, stop))
                 if now != found:
-                    return True
+                    return
         finally:
             stop.set()
             await asyncio.wait({ended}, timeout=_STOP_SECONDS)

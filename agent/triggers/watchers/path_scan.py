@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from agent.core.ids import canonical_json, content_hash
 from agent.triggers.watchers.item_checks import storable
 from agent.triggers.watchers.source import SourceError
 
@@ -42,6 +43,11 @@ class WatchedPath:
             bool(keys.get("recursive", False)),
             keys.get("match"),
         )
+
+    @property
+    def selection(self) -> str:
+        """A hash of all that decides which files are watched."""
+        return content_hash(canonical_json([self.root, self.is_recursive, self.pattern]))[:16]
 
     def name_filter(self) -> Callable[[str], object]:
         """Return what accepts the names of the watched files."""

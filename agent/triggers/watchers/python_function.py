@@ -101,13 +101,13 @@ class _Calls:
 
     def __init__(self, name: str, context: PollContext) -> None:
         self._name = name
-        self._running: dict[str, asyncio.Future[Any]] = context.resources.setdefault("python", {})
+        self._abandoned: dict[str, asyncio.Future[Any]] = context.resources.setdefault("python", {})
         self._context = context
 
     @property
     def is_running(self) -> bool:
         """Whether a call of an earlier poll has not returned."""
-        return self._name in self._running
+        return self._name in self._abandoned
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread; it runs on if the poll is cancelled."""
@@ -119,31 +119,36 @@ class _Calls:
                 # As in a coroutine: no future can hold it.
                 raise RuntimeError("the function raised StopIteration") from problem
 
-        return await asyncio.shield(self._keep(poll_threads.start(self._context, run)))
+        return await self._wait(poll_threads.start(self._context, run))
 
     async def in_task(
         self, call: str, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
         """Run a coroutine function in a task of its own, so that the poll ends even if it does not."""
-        task = self._keep(
-            asyncio.ensure_future(containment.call_async(call, function, **arguments))
-        )
+        task = asyncio.ensure_future(containment.call_async(call, function, **arguments))
         try:
-            return await asyncio.shield(task)
+            return await self._wait(task)
         except asyncio.CancelledError:
             task.cancel()
             raise
 
-    def _keep(self, future: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
-        self._running[self._name] = future
-        future.add_done_callback(self._forget)
-        return future
+    async def _wait(self, future: "asyncio.Future[Any]") -> Any:
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            own_task = asyncio.current_task()
+            if future.cancelled() and own_task is not None and not own_task.cancelling():
+                raise RuntimeError("the function cancelled its own task") from None
+            if not future.done():
+                self._abandoned[self._name] = future
+                future.add_done_callback(self._forget)
+            raise
 
     def _forget(self, future: "asyncio.Future[Any]") -> None:
-        if self._running.get(self._name) is future:
-            del self._running[self._name]
+        if self._abandoned.get(self._name) is future:
+            del self._abandoned[self._name]
         if not future.cancelled():
-            # Read even if the poll is over, else asyncio would log it.
+            # Else asyncio would log its exception as never retrieved.
             future.exception()
 
 

@@ -46,6 +46,8 @@ class Poll:
     """Poll again this soon, if that is before `every`: a file is not quiet yet, an event starts."""
     is_unchanged: bool = False
     """The source shows what it showed last time, as a 304 says: the same items, not none."""
+    is_cursor_kept: bool = False
+    """The cursor is the one that the poll was given: a large one need not be written again."""
 
 
 @dataclass(frozen=True, slots=True)

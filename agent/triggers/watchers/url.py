@@ -45,11 +45,11 @@ class UrlSource:
         known = cursor if isinstance(cursor, dict) and "number" in cursor else {}
         fetched = await http_poll.get(self._keys, known, context)
         if fetched.body is None:
-            return Poll(cursor={**known, **fetched.cursor})
+            return Poll(cursor={**known, **fetched.cursor}, is_unchanged=True)
         found = await self._find(fetched, fetched.body, context)
         new_baseline = http_poll.changed_definition(self._keys, known)
         if found["hash"] == known.get("hash") and new_baseline is None:
-            return Poll(cursor={**known, **fetched.cursor})
+            return Poll(cursor={**known, **fetched.cursor}, is_unchanged=True)
         number = known.get("number", 0) + 1
         data = {
             "url": http_poll.redact(http_poll.without_password(self._keys["url"])),

@@ -3,9 +3,10 @@
 Most sources may be written as one text: `feed: https://…` is short for `feed: {url: https://…}`.
 """
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.workflows.compile.field_types import Duration, one_or_more
 
@@ -32,6 +33,14 @@ def _short_for(key: str) -> BeforeValidator:
 def _check_address(address: str) -> None:
     if not address.startswith(("http://", "https://")):
         raise ValueError(f"{address!r} is not an address that starts with https://")
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ValueError(f"{text!r} is not a regular expression: {problem}") from None
+    return text
 
 
 PathEvent = Literal["created", "changed", "deleted"]
@@ -63,7 +72,7 @@ class UrlKeys(_Keys):
         default=None, min_length=1, max_length=100, description="of the selected elements"
     )
     jmespath: str | None = Field(default=None, min_length=1, max_length=1000)
-    pattern: str | None = Field(
+    pattern: Annotated[str, AfterValidator(_is_pattern)] | None = Field(
         default=None, min_length=1, max_length=1000, description="a regular expression"
     )
     headers: _Headers = Field(default_factory=dict)

@@ -116,6 +116,21 @@ def test_a_force_push_back_to_an_old_commit_is_an_item_each_time(repository: Rep
     assert len(set(keys)) == 5
 
 
+def test_after_a_lost_cursor_no_number_is_used_again(repository: Repository) -> None:
+    """An edit of the watcher forgets the cursor: the same change must still count."""
+    first, second = repository.commit("first"), repository.commit("second")
+    watcher = watching(repository.bare)
+    keys: list[str] = []
+    for _ in range(2):
+        watcher.cursor = None
+        for commit in (first, second):
+            repository.git("push", "-q", "-f", "origin", f"{commit}:main")
+            watcher.poll()
+            keys += watcher.keys
+    # What a first poll shows is the same item.
+    assert keys[0] == keys[2] and keys[1] != keys[3]
+
+
 def test_branches_are_chosen_by_pattern(repository: Repository) -> None:
     """A new branch is an item; one that is removed is none, until it comes back."""
     repository.commit("first")

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +88,13 @@ def test_changes_are_reported_once_with_keys_of_their_own(tmp_path: Path) -> Non
     watcher = watching(tmp_path)
     assert watcher.poll() == []
     file, keys = tmp_path / "a.txt", set()
-    for action, expected in [
+    actions: list[tuple[Callable[[], object], str]] = [
         (lambda: file.write_text("one"), "created"),
         (lambda: file.write_text("two!"), "changed"),
         (lambda: file.write_text("three"), "changed"),
         (file.unlink, "deleted"),
-    ]:
+    ]
+    for action, expected in actions:
         action()
         assert settle(watcher) == [(expected, "a.txt")]
         keys.update(watcher.keys)
@@ -409,7 +410,7 @@ def test_a_poll_without_changes_keeps_its_cursor(tmp_path: Path) -> None:
     watcher.poll()
     before = watcher.cursor
     watcher.poll()
-    assert watcher.last.cursor is before
+    assert watcher.last.cursor is before and watcher.last.is_cursor_kept
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,6 +443,27 @@ def test_a_snapshot_of_fifty_thousand_files_stays_small() -> None:
     text = path_snapshot.encode(snapshot)
     assert len(text) < 2_500_000
     assert path_snapshot.decode(text) == snapshot
+
+
+def test_a_large_snapshot_is_not_written_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that grows for an hour in a large directory must not fill the disk with snapshots."""
+    monkeypatch.setattr(path_source, "_LARGE_BYTES", 10)
+    monkeypatch.setattr(path_source, "_BYTES_PER_SECOND", 1)
+    watcher = watching(tmp_path, quiet_seconds=0.0)
+    watcher.poll()
+    (tmp_path / "a.txt").write_text("x")
+    pause = len(watcher.cursor["snapshot"])
+    assert watcher.poll() == []
+    assert watcher.last.next_seconds is not None
+    assert 0 < watcher.last.next_seconds <= pause
+    watcher.clock.advance(pause)
+    assert events(watcher.poll()) == [("created", "a.txt")]
+    (tmp_path / "b.txt").write_text("x")
+    # A clock that was set back must not silence the watcher.
+    watcher.clock.advance(-AN_HOUR)
+    assert events(watcher.poll()) == [("created", "b.txt")]
 
 
 def test_a_snapshot_that_cannot_be_stored_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,6 +511,19 @@ def test_a_scan_that_hangs_is_not_doubled(tmp_path: Path, monkeypatch: pytest.Mo
 
     asyncio.run(story())
     assert count == 2
+
+
+def test_two_watchers_of_one_path_poll_at_the_same_time(tmp_path: Path) -> None:
+    """Only a scan that outlived its poll stands in the way of others."""
+    (tmp_path / "a.txt").write_text("x")
+    watcher = watching(tmp_path)
+
+    async def story() -> list[list[dict[str, Any]]]:
+        return await asyncio.gather(*(one.poll_once() for one in (watcher, twin)))
+
+    twin = watching(tmp_path)
+    twin.resources = watcher.resources
+    assert [events(found) for found in asyncio.run(story())] == [[("created", "a.txt")]] * 2
 
 
 def test_a_cursor_of_a_newer_version_is_refused(tmp_path: Path) -> None:

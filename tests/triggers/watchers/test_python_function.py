@@ -253,6 +253,39 @@ def test_a_call_that_does_not_return_is_not_doubled(watching: Any, gate: Gate, m
     asyncio.run(story())
 
 
+def test_a_function_that_cancels_its_task_fails_its_poll_only(watching: Any) -> None:
+    """The poll is not cancelled: that would look as if the daemon had ended it."""
+    watcher = watching("""
+        import asyncio
+        async def poll():
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+    """)
+    assert "the function cancelled its own task" in failure(watcher)
+
+
+def test_two_watchers_of_one_function_poll_at_the_same_time(watching: Any, gate: Gate) -> None:
+    """Only a call that outlived its poll stands in the way of others."""
+    watcher = watching("""
+        import own_gate
+        def poll():
+            own_gate.calls += 1
+            own_gate.is_open.wait(20)
+            return [{"key": 1}]
+    """)
+
+    async def story() -> None:
+        polls = [asyncio.ensure_future(watcher.poll_once()) for _ in range(2)]
+        async with asyncio.timeout(20):
+            # The calls are counted in threads.
+            while gate.calls < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        gate.is_open.set()
+        assert await asyncio.gather(*polls) == [[{"key": 1}]] * 2
+
+    asyncio.run(story())
+
+
 def test_a_timeout_cancels_a_coroutine(watching: Any, gate: Gate) -> None:
     """It may clean up."""
     watcher = watching("""

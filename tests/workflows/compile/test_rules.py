@@ -186,6 +186,12 @@ BAD: list[tuple[str, int | None, str, str]] = [
      "on.schedule[0] has the id 'a' too; each trigger needs an id of its own"),
     (S + "on: {watch: {every: 1h}}\n", 4, "on.watch", "exactly one of feed, url, path,"),
     (S + "on: {watch: {feed: 'ftp://x'}}\n", 4, "on.watch.feed", "starts with https://"),
+    (
+        S + "on: {watch: {url: {url: 'http://x', pattern: '('}}}\n",
+        4,
+        "on.watch.url.pattern",
+        "is not a regular expression",
+    ),
     (S + "on: {webhook: {secret: hunter2}}\n", 4, "on.webhook.secret", "by reference"),
     (S + "on: {webhook: {}}\n", 4, "on.webhook.secret", "is missing"),
     (S + "on: {chat: {command: /Go!}}\n", 4, "on.chat.command", "write it like 'triage'"),

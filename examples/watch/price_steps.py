@@ -1,0 +1,9 @@
+"""Steps of `price-watch.yaml`."""
+
+from typing import Any
+
+
+def judge(price: str, previous: str, limit: float) -> dict[str, Any]:
+    """Return whether a price is low, and a sentence about it."""
+    before = f", before {previous}" if previous else ""
+    return {"is_low": float(price) <= limit, "text": f"The price is {price}{before}"}
