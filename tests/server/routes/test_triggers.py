@@ -70,7 +70,9 @@ def test_a_list_comes_in_pages(running: Running, client: httpx.Client) -> None:
     found: list[str] = []
     cursor: str | None = None
     while True:
-        query = {"limit": 1} if cursor is None else {"limit": 1, "cursor": cursor}
+        query: dict[str, str] = {"limit": "1"}
+        if cursor is not None:
+            query["cursor"] = cursor
         page = client.get(TRIGGERS, params=query).json()
         found += [entry["id"] for entry in page["triggers"]]
         cursor = page["next"]
