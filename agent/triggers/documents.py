@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from itertools import islice
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -41,14 +42,21 @@ def trigger_list(
     now: int,
     workflow: str | None = None,
     status: str | None = None,
+    after: str | None = None,
+    most: int | None = None,
 ) -> list[dict[str, Json]]:
-    """Return the triggers, each as a short document; removed ones only if that status is asked for."""
-    return [
-        _summary(connection, row, now)
-        for row in trigger_rows.all_rows(connection, kind)
+    """Return triggers in the order of their ids, from the one after `after` on.
+
+    Each is a short document; removed ones are returned only if that status is asked for.
+    """
+    rows = (
+        row
+        for row in sorted(trigger_rows.all_rows(connection, kind), key=lambda row: row.id)
         if (row.status == status if status else row.status != TriggerStatus.REMOVED)
         and workflow in (None, row.workflow)
-    ]
+        and (after is None or row.id > after)
+    )
+    return [_summary(connection, row, now) for row in islice(rows, most)]
 
 
 def trigger_document(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
