@@ -6,6 +6,7 @@ from agent.core.clock import SECOND
 from agent.triggers import asked_runs
 from tests.support.approvals import question, say
 from tests.support.engine import Engine
+from tests.support.engine_fixtures import engine  # noqa: F401
 from tests.support.trigger_bench import BEGIN, TriggerBench
 
 HOUR = 3600.0
