@@ -109,8 +109,12 @@ class GitSource:
         if cursor is not None and cursor.get("of") != selection:
             cursor, new_baseline = None, "the `url`, `branches` or `tags` of the watcher changed"
         # Numbers of changes begin at the time: a cursor that is lost must not use some again.
-        nothing = {"changes": context.clock.now(), "head": None, "branches": {}, "tags": {}}
-        before = cursor or nothing
+        before: dict[str, Json] = cursor or {
+            "changes": context.clock.now(),
+            "head": None,
+            "branches": {},
+            "tags": {},
+        }
         refs = await _list(repository, bool(self._tags), context)
         if before["branches"] and not refs.branches:
             raise SourceError(f"{repository.shown} shows no branch any more: is it complete?")

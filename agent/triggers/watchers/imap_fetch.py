@@ -86,8 +86,13 @@ def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[in
             f"{connection.host} refused to fetch messages: {text.decode('utf-8', 'replace')[:300]}"
         )
     wanted = set(uids)
+    return {each.uid: each for each in read_responses(lines) if each.uid in wanted}
+
+
+def read_responses(lines: list[Any]) -> list[Fetched]:
+    """Return the messages of an answer to FETCH, as the standard client returns it."""
     found = (_fetched(response) for response in _responses(lines))
-    return {each.uid: each for each in found if each is not None and each.uid in wanted}
+    return [each for each in found if each is not None]
 
 
 def _responses(lines: list[Any]) -> Iterator[list[Any]]:

@@ -183,7 +183,7 @@ def test_a_refused_login_is_not_repeated_soon(
 
     async def story() -> None:
         listener = MailListener(mail_keys(server.port))
-        monkeypatch.setattr(mail.asyncio, "sleep", sleep)
+        monkeypatch.setattr("agent.triggers.watchers.mail.asyncio.sleep", sleep)
         listening = asyncio.create_task(listener.listen(poll_context(), lambda: None))
         async with asyncio.timeout(15):
             await waiting.wait()
