@@ -15,6 +15,7 @@ from agent.store.engine import trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
 from agent.triggers import sync
+from agent.triggers.commands import TriggerCommands
 from agent.triggers.passes import SchedulePass
 from agent.triggers.sync import TriggerChanges
 from agent.workflows.graph import Graph, Step
@@ -52,6 +53,7 @@ class TriggerBench(Hand):
         database.clock = self.still
         super().__init__(database)
         self.schedules = SchedulePass(database, self.still, BudgetSettings())
+        self.commands = TriggerCommands(database, self.still)
 
     def close(self) -> None:
         """Close the connections."""
