@@ -20,6 +20,8 @@ MARKS = {
 """One character for each fate of an instant or an item."""
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_ALMOST = 0.98
+"""What is this close to a unit counts as one of it."""
 
 
 def print_schedules(schedules: list[Document]) -> None:
@@ -190,8 +192,14 @@ def when(instant: str | None, zone: str) -> str:
 
 def distance(seconds: float) -> str:
     """Return how far away an instant is, in its largest unit: `in 3 h`, `2 d ago`."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if abs(seconds) >= size), (1, "s"))
-    number = round(abs(seconds) / size)
+    number, unit = next(
+        (
+            (round(abs(seconds) / size), unit)
+            for size, unit in _UNITS
+            if abs(seconds) >= size * _ALMOST
+        ),
+        (0, "s"),
+    )
     if number == 0:
         return "now"
     return f"in {number} {unit}" if seconds > 0 else f"{number} {unit} ago"
