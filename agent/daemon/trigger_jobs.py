@@ -16,12 +16,14 @@ import structlog
 
 from agent import bootstrap, recovery
 from agent.config.settings import Settings
+from agent.core.clock import SECOND
 from agent.daemon.job_scheduler import JobScheduler
 from agent.daemon.workflow_sync import WorkflowChange
-from agent.store.db.database import Database
+from agent.store.db.database import Database, StoreError
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.worker import Worker
-from agent.triggers.passes import SchedulePass, run_schedules
+from agent.triggers.passes import SchedulePass
+from agent.triggers.schedule_runner import run_schedules
 from agent.triggers.watch_listeners import WatchListeners
 from agent.triggers.watch_runner import WatchRunner
 
@@ -32,6 +34,8 @@ WATCHERS: Final = "watchers"
 _MOST_TRIES: Final = 20
 _REFRESH_SECONDS: Final = 0.5
 """How soon the times are read again after another process has committed something."""
+_RETRY_US: Final = SECOND
+"""How soon schedules are tried again after the database could not be read."""
 
 
 class TriggerJobs:
@@ -49,6 +53,7 @@ class TriggerJobs:
         self._watchers = WatchThread(settings, database, self._fire_from_thread, self._on_poll)
         self._is_ready = False
         self._is_refreshing = False
+        self._firing = asyncio.Lock()
         worker.services.start_missed = self._start_missed
         jobs.at(SCHEDULES, self._run_schedules)
         jobs.at(WATCHERS, self._run_watchers)
@@ -81,10 +86,17 @@ class TriggerJobs:
     async def _run_schedules(self) -> None:
         if not self._is_ready:
             return
-        fates = await run_schedules(self._schedules, self._worker.fire)
-        if fates:
-            log.info("schedules.fired", **fates)
-        await self._set_schedule_time()
+        async with self._firing:
+            try:
+                run = await run_schedules(self._schedules, self._worker.fire)
+            except StoreError:
+                # Without this, what is due would wait for the safety net.
+                again = self._database.clock.now() + _RETRY_US
+                self._jobs.set_time(SCHEDULES, again)
+                raise
+        if run.fates:
+            log.info("schedules.fired", **run.fates)
+        self._jobs.set_time(SCHEDULES, run.next_time)
 
     async def _run_watchers(self) -> None:
         if self._is_ready:
@@ -109,7 +121,8 @@ class TriggerJobs:
             return
         for plan in await self._jobs.in_thread(self._schedules.plan_corrections):
             await self._worker.fire(plan)
-        await self._run_schedules()
+        if not self._firing.locked():
+            await self._run_schedules()
         await self._jobs.in_thread(self._watchers.listen)
         await self._set_watch_time()
 

@@ -8,7 +8,7 @@ becomes of due instants;
 the periodic passes over due triggers. What a firing does to the database, in the worker's commit or
 in a transaction of its own, is `agent.tasks.rules.firing`. `commands` has the operator's commands.
 
-It may import approvals and everything below. Entry points: `passes.run_schedules`,
+It may import approvals and everything below. Entry points: `schedule_runner.run_schedules`,
 `passes.run_watchers`. A new source is a module in `watchers`, a line in its `registry`, and its keys
 in `agent.workflows.compile.watch_sources`.
 """

@@ -308,11 +308,11 @@ class TriggerCommands:
             update.runs.append(
                 Run(
                     ((instant_key(nominal), nominal),),
-                    # Later than now: a run that is due would not be queued where overlap is `skip`.
-                    now + 1 + number * stagger_us,
+                    now + number * stagger_us,
                     values,
                     context,
                     row.workflow_version,
+                    is_queued=True,
                     reason="backfill",
                 )
             )

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from itertools import islice
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,6 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.triggers.instants import Timing
 from agent.triggers.local_time import machine_zone, to_local, zone_name
 from agent.triggers.run_builder import instant_key
-from agent.triggers.schedule_plan import timing_of
 from agent.triggers.specs import SCHEDULE
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.durations import format_duration
@@ -41,14 +41,21 @@ def trigger_list(
     now: int,
     workflow: str | None = None,
     status: str | None = None,
+    after: str | None = None,
+    most: int | None = None,
 ) -> list[dict[str, Json]]:
-    """Return the triggers, each as a short document; removed ones only if that status is asked for."""
-    return [
-        _summary(connection, row, now)
-        for row in trigger_rows.all_rows(connection, kind)
+    """Return triggers in the order of their ids, from the one after `after` on.
+
+    Each is a short document; removed ones are returned only if that status is asked for.
+    """
+    rows = (
+        row
+        for row in sorted(trigger_rows.all_rows(connection, kind), key=lambda row: row.id)
         if (row.status == status if status else row.status != TriggerStatus.REMOVED)
         and workflow in (None, row.workflow)
-    ]
+        and (after is None or row.id > after)
+    )
+    return [_summary(connection, row, now) for row in islice(rows, most)]
 
 
 def trigger_document(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
@@ -211,7 +218,9 @@ def _upcoming(
 def _timing(row: TriggerRow) -> Timing | None:
     """Return the instants of a schedule; None for a watcher, and for one that cannot be read."""
     try:
-        return timing_of(row) if row.kind == SCHEDULE else None
+        if row.kind != SCHEDULE:
+            return None
+        return Timing.of(decode(row.spec), row.anchor_at, row.id)
     except Exception:
         return None
 

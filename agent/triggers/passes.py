@@ -5,9 +5,9 @@ is a plain function of the database and the clock, so tests and the simulator ca
 A stale plan changes nothing: the next round plans again from the new row.
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -39,14 +39,36 @@ _MOST_SKIPPED: Final = 1000
 Fire = Callable[[TriggerUpdate], Awaitable[FireResult]]
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleRound:
+    """What one look at the schedules found."""
+
+    at: int
+    """When it looked."""
+    plans: list[TriggerUpdate]
+    next_due: int | None
+    """When the next schedule is due that is neither planned here nor left out."""
+    next_release: int | None
+    """When the next queued run may start that waits for its time only."""
+
+    @property
+    def next_time(self) -> int | None:
+        """When to look again."""
+        times = (self.next_due, self.next_release)
+        return min((time for time in times if time is not None), default=None)
+
+
 class SchedulePass:
     """Fires the schedules of one database that are due."""
 
     def __init__(self, database: Database, clock: Clock, budget: BudgetSettings) -> None:
         self._reader = KeptReader(database)
-        self._clock = clock
+        self.clock = clock
         self._budget = budget
         self._builder = RunBuilder(GraphCache())
+        self._in_order: dict[str, int] = {}
+        """The versions of active triggers whose next time was in order at `_checked_at`."""
+        self._checked_at = 0
 
     def close(self) -> None:
         """Close the connection that it keeps."""
@@ -54,40 +76,72 @@ class SchedulePass:
 
     def plan_due(self) -> list[TriggerUpdate]:
         """Return the plans for schedules that are due now, and for queued runs that may start."""
-        now = self._clock.now()
+        return self.look().plans
+
+    def look(
+        self, busy: Set[str] = frozenset(), most: int = MOST_AT_ONCE, *, releases: bool = True
+    ) -> ScheduleRound:
+        """Plan what is due now, except the `busy` triggers, and find out when to look again.
+
+        `releases` adds the queued runs that may start.
+        """
+        now = self.clock.now()
         with self._reader.connect() as connection:
-            rows = trigger_rows.due(connection, SCHEDULE, now, MOST_AT_ONCE)
+            rows = trigger_rows.due(connection, SCHEDULE, now, most, busy)
             exhausted = _exhausted(connection, self._budget, now) if rows else None
             plans = [self._plan(connection, row, now, exhausted) for row in rows]
-            planned = {plan.trigger_id for plan in plans}
-            waiting = trigger_rows.releasable(connection, now)
-        return plans + [TriggerUpdate(each) for each in waiting if each not in planned]
+            if releases:
+                planned = {plan.trigger_id for plan in plans} | busy
+                waiting = trigger_rows.releasable(connection, now)
+                plans += [TriggerUpdate(each) for each in waiting if each not in planned]
+            # What is due until now is planned or busy, unless there was no room for more.
+            next_due = trigger_rows.next_time(connection, SCHEDULE, now)
+            next_release = trigger_rows.next_release(connection, now)
+        if len(rows) >= most:
+            next_due = now
+        return ScheduleRound(now, plans, next_due, next_release)
 
     def next_time(self) -> int | None:
         """Return when the next schedule is due, or the next queued run may start."""
         with self._reader.connect() as connection:
             times = (
                 trigger_rows.next_time(connection, SCHEDULE),
-                trigger_rows.next_release(connection, self._clock.now()),
+                trigger_rows.next_release(connection, self.clock.now()),
             )
         return min((time for time in times if time is not None), default=None)
 
     def plan_corrections(self) -> list[TriggerUpdate]:
-        """Return plans that pull back a next time which a clock that ran ahead has set too late."""
-        now = self._clock.now()
+        """Return plans that pull back a next time which a clock that ran ahead has set too late.
+
+        A trigger that was in order stays so until it changes, or until the clock is set back: it is
+        not read again. With ten thousand schedules that is the difference of a second each minute.
+        """
+        now = self.clock.now()
+        if now < self._checked_at:
+            self._in_order.clear()
         with self._reader.connect() as connection:
+            versions = trigger_rows.active_versions(connection)
+            changed = sorted(versions.items() - self._in_order.items())
+            rows = trigger_rows.find_all(connection, [trigger_id for trigger_id, _ in changed])
             plans = [
                 _correction(connection, row, now)
                 if row.kind == SCHEDULE
                 else _watch_correction(row, now)
-                for row in trigger_rows.all_rows(connection)
+                for row in rows
                 if row.status == TriggerStatus.ACTIVE
             ]
-        return [plan for plan in plans if plan is not None]
+        found = [plan for plan in plans if plan is not None]
+        # With the versions that were checked: another process may have changed a row since.
+        checked = {row.id: row.version for row in rows}
+        self._in_order = {each: checked.get(each, version) for each, version in versions.items()}
+        for plan in found:
+            del self._in_order[plan.trigger_id]
+        self._checked_at = now
+        return found
 
     def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
         """Return the plan that starts missed instants of a schedule; None if it is gone."""
-        now = self._clock.now()
+        now = self.clock.now()
         with self._reader.connect() as connection:
             row = trigger_rows.find(connection, trigger_id)
             if row is None:
@@ -153,30 +207,14 @@ def _watch_correction(row: TriggerRow, now: int) -> TriggerUpdate | None:
 
 def _exhausted(connection: Connection, budget: BudgetSettings, now: int) -> str | None:
     """Return why nothing more may start today, if the day's budget is used up."""
+    if not (budget.daily_tokens or budget.daily_usd or budget.daily_seconds):
+        return None
     day = day_document(connection, budget, now)
     for name in ("tokens", "usd", "seconds"):
         limit = day[f"{name}_limit"]
         if limit is not None and day[name] >= limit:
             return f"the budget of the day is exhausted ({day[name]:g} of {limit:g} {name})"
     return None
-
-
-async def run_schedules(schedules: SchedulePass, fire: Fire) -> Counter[str]:
-    """Fire everything that is due; return how often each fate was given."""
-    fates: Counter[str] = Counter()
-    for _ in range(_MOST_ROUNDS):
-        plans = await asyncio.to_thread(schedules.plan_due)
-        if not plans:
-            break
-        results = await asyncio.gather(*(fire(plan) for plan in plans))
-        progress = 0
-        for plan, result in zip(plans, results, strict=True):
-            fates.update(str(fate) for fate in result.fates.values())
-            progress += result.status == "applied" and plan.version is not None
-            progress += bool(result.started)
-        if not progress:
-            break
-    return fates
 
 
 def run_schedules_now(schedules: SchedulePass, operator: Operator) -> Counter[str]:

@@ -14,7 +14,6 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
-from agent.triggers import asked_runs
 from agent.triggers.instants import Timing
 from agent.triggers.run_builder import (
     InputsRefusedError,
@@ -190,6 +189,9 @@ class SchedulePlanner:
 
     def _ask(self, due: Due, count: int, last: int) -> None:
         """Let a person choose which of the missed instants start."""
+        # Imported here: it compiles a workflow, and only schedules that ask need it.
+        from agent.triggers import asked_runs
+
         instants = self._within_window(due)[-self._spec.get("most", 10) :]
         if instants and due.first_missed is not None:
             self._update.submissions.append(

@@ -12,7 +12,6 @@ from agent.core.backoff import Backoff
 from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.triggers.specs import WATCH
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.registry import listener_of
 from agent.triggers.watchers.source import Listener
@@ -31,16 +30,19 @@ class WatchListeners:
     def __init__(self, runner: WatchRunner) -> None:
         self._runner = runner
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._seen: set[tuple[str, str]] = set()
+        """The ids of watchers with the hashes of their sources, whether they can be listened to or not."""
         self._hinted: set[str] = set()
 
     async def refresh(self) -> None:
         """Start listeners of new or edited watchers, and stop those of watchers that are not active."""
-        rows = await asyncio.to_thread(self._active)
-        wanted = {(row.id, row.timing_hash): row for row in rows}
-        for key in self._running.keys() - wanted.keys():
-            self._running.pop(key).cancel()
-        for key in wanted.keys() - self._running.keys():
-            row = wanted[key]
+        wanted, new = await asyncio.to_thread(self._read, set(self._seen))
+        for key in self._seen - wanted:
+            self._seen.discard(key)
+            if (listening := self._running.pop(key, None)) is not None:
+                listening.cancel()
+        for row in new:
+            self._seen.add((row.id, row.timing_hash))
             try:
                 listener = listener_of(decode(row.spec))
             except Exception:
@@ -48,12 +50,17 @@ class WatchListeners:
                 log.exception("watcher.unreadable", trigger=row.id)
                 continue
             if listener is not None:
-                self._running[key] = asyncio.create_task(self._listen(row, listener))
+                listening = asyncio.create_task(self._listen(row, listener))
+                self._running[(row.id, row.timing_hash)] = listening
 
-    def _active(self) -> list[TriggerRow]:
+    def _read(self, seen: set[tuple[str, str]]) -> tuple[set[tuple[str, str]], list[TriggerRow]]:
+        """Return the keys of all active watchers, and the rows of those that were not seen before."""
         with self._runner.database.connect("reader") as connection:
-            rows = trigger_rows.all_rows(connection, WATCH)
-        return [row for row in rows if row.status == "active"]
+            wanted = set(trigger_rows.active_watchers(connection))
+            ids = sorted({trigger_id for trigger_id, _ in wanted - seen})
+            rows = trigger_rows.find_all(connection, ids)
+        # A row may have changed between the two reads: the next refresh takes it.
+        return wanted, [row for row in rows if (row.id, row.timing_hash) in wanted - seen]
 
     async def _listen(self, row: TriggerRow, listener: Listener) -> None:
         """Listen until cancelled; start again after an error."""

@@ -11,7 +11,8 @@ from agent.daemon.job_scheduler import JobScheduler
 from agent.store.engine import trigger_rows, workflow_versions
 from agent.tasks.rules.creation import Submission
 from agent.triggers import sync
-from agent.triggers.passes import SchedulePass, run_schedules
+from agent.triggers.passes import SchedulePass
+from agent.triggers.schedule_runner import run_schedules
 from agent.workflows.graph import Graph
 from bench import definitions, load, process, usage
 from bench.session import Session, session
@@ -34,8 +35,8 @@ async def _measure(url: str, schedules: int, instants: int, tasks: int) -> dict[
         jobs = JobScheduler(opened.database.clock)
 
         async def fire() -> None:
-            await run_schedules(passing, opened.worker.fire)
-            jobs.set_time("schedules", await asyncio.to_thread(passing.next_time))
+            run = await run_schedules(passing, opened.worker.fire)
+            jobs.set_time("schedules", run.next_time)
 
         jobs.at("schedules", fire)
         jobs.set_time("schedules", passing.next_time())

@@ -6,7 +6,6 @@ from agent.core.clock import SECOND
 from agent.triggers import asked_runs
 from tests.support.approvals import question, say
 from tests.support.engine import Engine
-from tests.support.engine_fixtures import engine  # noqa: F401
 from tests.support.trigger_bench import BEGIN, TriggerBench
 
 HOUR = 3600.0
@@ -50,7 +49,7 @@ def test_the_answer_decides_what_starts(
 
     engine.worker.services.start_missed = start_missed
     given = {"trigger": "flow:it", "count": 3, "first": "a", "last": "b", "instants": [1, 2, 3]}
-    task_id = engine.submit(asked_runs.workflow(), input=given)
+    task_id = engine.submit(asked_runs.workflow(), given=given)
     say(engine, question(engine, task_id)["id"], "answer", value=answer)
     engine.wait(task_id, "succeeded")
     assert calls == ([] if expected is None else [("flow:it", expected)])

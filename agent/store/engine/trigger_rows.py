@@ -4,7 +4,7 @@ Lock order: tasks, budgets, triggers. Every change of a trigger happens under th
 counts up its `version`; a firing holds only for the version that it was planned from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -150,6 +150,32 @@ def all_rows(connection: Connection, kind: str | None = None) -> list[TriggerRow
     )
 
 
+def active_versions(connection: Connection) -> dict[str, int]:
+    """Return the version of every trigger in use."""
+    rows = connection.query("SELECT id, version FROM triggers WHERE status = 'active'")
+    return {str(trigger_id): int(version) for trigger_id, version in rows}
+
+
+def active_watchers(connection: Connection) -> list[tuple[str, str]]:
+    """Return (id, hash of its source) of every watcher in use."""
+    rows = connection.query(
+        "SELECT id, timing_hash FROM triggers WHERE kind = 'watch' AND status = 'active'"
+    )
+    return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
+
+
+def find_all(connection: Connection, ids: Sequence[str]) -> list[TriggerRow]:
+    """Return these triggers, by id."""
+    if not ids:
+        return []
+    return _read(
+        connection.query(
+            f"SELECT {_ROW} FROM triggers AS t WHERE t.id IN {connection.sql.ids()} ORDER BY t.id",
+            ids=set_of(ids),
+        )
+    )
+
+
 def of_workflow(connection: Connection, workflow: str) -> list[TriggerRow]:
     """Return the triggers of one workflow, removed ones too."""
     return _read(
@@ -189,25 +215,31 @@ def cursor_of(connection: Connection, trigger_id: str) -> str | None:
 _DUE: Final = "t.status IN ('active', 'paused') AND t.next_at IS NOT NULL"
 
 
-def due(connection: Connection, kind: str, now: int, most: int) -> list[TriggerRow]:
+def due(
+    connection: Connection, kind: str, now: int, most: int, left_out: Collection[str] = ()
+) -> list[TriggerRow]:
     """Return triggers of one kind whose time has come, the longest due first."""
+    others = f" AND t.id NOT IN {connection.sql.ids()}" if left_out else ""
+    given = {"ids": set_of(sorted(left_out))} if left_out else {}
     return _read(
         connection.query(
             f"SELECT {_ROW} FROM triggers AS t WHERE {_DUE} AND t.kind = :kind"
-            " AND t.next_at <= :now ORDER BY t.next_at LIMIT :most",
+            f" AND t.next_at <= :now{others} ORDER BY t.next_at LIMIT :most",
             kind=kind,
             now=now,
             most=most,
+            **given,
         )
     )
 
 
-def next_time(connection: Connection, kind: str) -> int | None:
-    """Return when the next trigger of one kind is due."""
+def next_time(connection: Connection, kind: str, after: int = -(2**62)) -> int | None:
+    """Return when the next trigger of one kind is due, later than `after`."""
     rows = connection.query(
         f"SELECT t.next_at FROM triggers AS t WHERE {_DUE} AND t.kind = :kind"
-        " ORDER BY t.next_at LIMIT 1",
+        " AND t.next_at > :after ORDER BY t.next_at LIMIT 1",
         kind=kind,
+        after=after,
     )
     return None if not rows else int(rows[0][0])
 

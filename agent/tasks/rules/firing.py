@@ -230,7 +230,7 @@ class _Firing:
         """Start a run, queue it, or skip it."""
         if run.ignores_overlap:
             self._start(run)
-        elif run.due_at > self._now:
+        elif run.is_queued or run.due_at > self._now:
             self._enqueue(run)
         elif self._overlap == "allow" or not self._is_busy():
             self._start(run)

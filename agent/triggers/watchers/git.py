@@ -122,7 +122,6 @@ class GitSource:
         branches = self._watched(refs, before["branches"], head, repository)
         tags = {name: at for name, at in refs.tags.items() if _matches(name, self._tags)}
         moved = _moved_branches(branches, before, is_first=cursor is None)
-        changes = before["changes"] + len(moved)
         if head != before["head"] and before["head"] is not None and not self._branches:
             # HEAD names another branch: that alone is no new commit.
             moved = [one for one in moved if one.name != head or one.previous is not None]
@@ -135,12 +134,12 @@ class GitSource:
         items = await _items(moved, repository, context)
         after = {
             "of": selection,
-            "changes": changes,
+            "changes": before["changes"] + (1 if moved else 0),
             "head": head,
             "branches": branches,
             "tags": tags,
         }
-        return Poll(items, after, new_baseline)
+        return Poll(items, after, new_baseline, is_cursor_kept=after == cursor)
 
     def _watched(
         self, refs: _Refs, known: dict[str, str], head: str | None, repository: _Repository
@@ -224,12 +223,11 @@ def _moved_branches(
     now: dict[str, str], before: dict[str, Json], *, is_first: bool
 ) -> list[_Moved]:
     known: dict[str, str] = before["branches"]
-    number: int = before["changes"]
+    number = 0 if is_first else before["changes"]
     moved: list[_Moved] = []
     for name, commit in now.items():
         if known.get(name) != commit:
-            number += 1
-            key = bounded_key(f"branch:{name}:{0 if is_first else number}:{commit}")
+            key = bounded_key(f"branch:{name}:{number}:{commit}")
             moved.append(_Moved("branch", name, commit, known.get(name), key))
     return moved
 

@@ -8,12 +8,12 @@ import pytest
 
 from agent.core.clock import SECOND, Clock
 from agent.steps.attempt.services import Limits
-from agent.triggers.watchers import caldav_client, calendar, parser_child
+from agent.triggers.watchers import caldav_client, calendar
 from agent.triggers.watchers.source import Poll, PollContext, SourceError
 from tests.support.attempt import run
 from tests.support.caldav_server import PASSWORD, USER, CalDavServer, caldav_server
 from tests.support.http_server import answer, serving
-from tests.support.watching import LOOPBACK, poll_context
+from tests.support.watching import LOOPBACK, parse_here, poll_context
 
 
 class FixedClock(Clock):
@@ -40,17 +40,8 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _parsed_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parse without a process of its own, which takes most of a poll's time, unless asked for."""
-    if "parsed_apart" in request.fixturenames:
-        return
-
-    async def parse_here(parser: str, body: bytes, options: Any, _: PollContext) -> Any:
-        answered = parser_child.parse(parser, body, options)
-        if "problem" in answered:
-            raise SourceError(answered["problem"])
-        return answered["value"]
-
-    monkeypatch.setattr(calendar, "parse_apart", parse_here)
-    monkeypatch.setattr(caldav_client, "parse_apart", parse_here)
+    if "parsed_apart" not in request.fixturenames:
+        parse_here(monkeypatch, calendar, caldav_client)
 
 
 def event(uid: str, start: str = "20260310T100000Z", *lines: str) -> str:
