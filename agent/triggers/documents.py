@@ -16,7 +16,6 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.triggers.instants import Timing
 from agent.triggers.local_time import zone_name, zone_of_spec
 from agent.triggers.run_builder import instant_key
-from agent.triggers.schedule_plan import timing_of
 from agent.triggers.specs import SCHEDULE
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.durations import format_duration
@@ -206,7 +205,9 @@ def _upcoming(
 def _timing(row: TriggerRow) -> Timing | None:
     """Return the instants of a schedule; None for a watcher, and for one that cannot be read."""
     try:
-        return timing_of(row) if row.kind == SCHEDULE else None
+        if row.kind != SCHEDULE:
+            return None
+        return Timing.of(decode(row.spec), row.anchor_at, row.id)
     except Exception:
         return None
 
