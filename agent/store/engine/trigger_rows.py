@@ -46,6 +46,7 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
     "directory": "text",
     "created_at": "int",
     "removed_at": "int",
+    "pruned_until": "int",
 }
 """Every column but the cursor, which may be large and is read by the polls alone."""
 
@@ -110,6 +111,7 @@ class TriggerRow:
     directory: str | None
     created_at: int
     removed_at: int | None
+    pruned_until: int | None = None
 
 
 def _read(rows: Rows) -> list[TriggerRow]:
