@@ -24,6 +24,8 @@ _NAMED: dict[str, type[BaseModel]] = {"models": ModelSettings, "mcp": McpSetting
 """Sections with one subsection for each name that the file gives."""
 
 
+_MAY_HOLD_SECRETS = (["artifacts"], ["artifacts", "url"])
+"""Where a message does not repeat what the file says."""
 _NOT_SECTIONS = {"base", "file", "trusted_by_environment"}
 """Fields of the settings that say where they come from."""
 
@@ -115,8 +117,8 @@ def _message(path: list[str], problem: Any) -> str:
         return (
             f"must say where the {what} is, as env:NAME or file:PATH, and is not the {what} itself"
         )
-    if path[0] == "mcp" or path[:2] == ["artifacts", "options"] or path == ["artifacts"]:
-        # The same for values of its environment, its headers and its options.
+    if path[0] == "mcp" or path[:2] == ["artifacts", "options"] or path in _MAY_HOLD_SECRETS:
+        # The same for values of its environment, its headers, its options and its URL.
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":
         return 'must be empty, "sqlite:///path" or "postgresql://…"'

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 REFERENCE = r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+"
 """Where a secret is; never the secret itself."""
@@ -81,6 +81,16 @@ class ArtifactSettings(Section):
         ' file:PATH, as in { token = "file:/run/secrets/token" }.',
     )
 
+    @field_validator("url")
+    @classmethod
+    def _has_a_driver(cls, url: str) -> str:
+        for scheme in _unknown_schemes(url):
+            raise ValueError(
+                f'fsspec has no driver for "{scheme}://": use a directory, or the URL of an object'
+                ' store, as in "s3://bucket/path"'
+            )
+        return url
+
     @model_validator(mode="after")
     def _fits_the_store(self) -> "ArtifactSettings":
         if bool(self.key) != bool(self.secret):
@@ -108,6 +118,20 @@ class ArtifactSettings(Section):
             if self.region:
                 options["client_kwargs"] = {"region_name": self.region}
         return options | self.options
+
+
+def _unknown_schemes(url: str) -> list[str]:
+    """Return the schemes of a store's URL that no driver is known for; none without fsspec."""
+    if "://" not in url or url.startswith("file://"):
+        return []
+    try:
+        from fsspec.registry import known_implementations, registry
+    except ImportError:
+        # `agent doctor` says that the library is missing.
+        return []
+    # In `simplecache::s3://bucket` the first link is a scheme alone.
+    schemes = [link.partition("://")[0] for link in url.split("::")]
+    return [name for name in schemes if name not in known_implementations and name not in registry]
 
 
 class ModelSettings(Section):

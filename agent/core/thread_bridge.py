@@ -124,6 +124,9 @@ class UnboundedThreads:
             # Another thread has become idle meanwhile and has taken it.
         return future
 
+    async def aclose(self) -> None:
+        """Release nothing, as a shared resource: idle threads end by themselves."""
+
     def _work(self) -> None:
         while True:
             with self._condition:

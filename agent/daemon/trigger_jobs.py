@@ -6,8 +6,10 @@ the database: after each pass, each sync and each commit of another process they
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, Final
 
 import structlog
@@ -195,19 +197,23 @@ class WatchThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="watchers", daemon=True)
         self._has_started = threading.Event()
+        self._lock = threading.Lock()
+        self._is_stopped = False
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-        self._has_started.wait()
+        """Start the thread, unless the daemon stops already."""
+        with self._lock:
+            if not self._is_stopped:
+                self._thread.start()
+                self._has_started.wait()
 
     def start_due(self) -> None:
         """Start polls of due watchers."""
-        self._call(self._runner.start_due())
+        self._call(self._runner.start_due)
 
     def listen(self) -> None:
         """Listen to the sources that tell when to poll early."""
-        self._call(self._listeners.refresh())
+        self._call(self._listeners.refresh)
 
     def next_time(self) -> int | None:
         """Return when the next watcher is due."""
@@ -215,13 +221,21 @@ class WatchThread:
 
     def stop(self) -> None:
         """Cancel what runs and end the thread."""
+        with self._lock:
+            self._is_stopped = True
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5.0)
 
-    def _call(self, work: Any) -> None:
-        assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _call(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine function in the loop; `stop` cancels it."""
+        with self._lock:
+            # What is passed to a stopped loop never ends, and its caller would wait for ever.
+            if self._is_stopped or self._loop is None:
+                return
+            future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        with contextlib.suppress(CancelledError):
+            future.result()
 
     def _run(self) -> None:
         self._loop = asyncio.new_event_loop()

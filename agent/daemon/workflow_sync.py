@@ -104,12 +104,12 @@ class WorkflowSync:
             name = entry.name or self._name_of(connection, entry)
             if entry.problems and name is not None:
                 with connection.transaction():
-                    sync.note_problem(connection, name, str(entry.problems[0]))
+                    sync.note_problem(connection, name, _storable(str(entry.problems[0])))
 
     @staticmethod
     def _name_of(connection: Connection, entry: Entry) -> str | None:
         """Return the workflow that a file defined when it was last readable."""
-        return workflow_versions.name_at(connection, str(entry.path.absolute()))
+        return workflow_versions.name_at(connection, _storable(str(entry.path.absolute())))
 
     def _removed(self, connection: Connection) -> list[str]:
         """Return recorded workflows whose file was deleted, or now defines another workflow."""
@@ -152,6 +152,11 @@ class WorkflowSync:
                 WorkflowChange("workflow.loaded", {"workflow": name, "version": version})
             )
         return changes
+
+
+def _storable(text: str) -> str:
+    """Return a text that databases accept: names of files need not be UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _broken(problem: str, defect: BaseException | None) -> WorkflowChange:

@@ -39,11 +39,13 @@ from agent.server.routes import (
     links,
     steps,
     tasks,
+    triggers,
     workflows,
 )
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
+from agent.server.watcher_checks import WatcherChecks
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
@@ -57,6 +59,7 @@ ROUTES: list[RouteRegistry] = [
     budgets.routes,
     artifacts.routes,
     approvals.routes,
+    triggers.routes,
     events.routes,
     hooks.routes,
     links.routes,
@@ -95,6 +98,7 @@ def build_context(
         command_pool=command_pool,
         task_submitter=task_submitter,
         idempotency_keys=IdempotencyKeys(database, command_pool),
+        watcher_checks=WatcherChecks(database, worker.services.limits),
         event_stream=EventStream(asyncio.get_running_loop(), limits.max_streams),
         event_counts=EventCounts(read_pool, count_from),
         metrics=ServerMetrics(worker),

@@ -16,6 +16,7 @@ from agent.server.route_registry import GRANT
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import TokenGrant, Tokens
+from agent.server.watcher_checks import WatcherChecks
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.health import Health
@@ -33,6 +34,7 @@ class Context:
     """Separate from reads: a command may wait for a task that a commit has locked."""
     task_submitter: TaskSubmitter
     idempotency_keys: IdempotencyKeys
+    watcher_checks: WatcherChecks
     event_stream: EventStream
     event_counts: EventCounts
     metrics: ServerMetrics

@@ -173,9 +173,10 @@ def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
     )
     firings = {status.value: gauges.firings.get(status.value, 0) for status in FiringStatus}
     yield from _family(
-        "agent_firings_total",
-        "counter",
-        "What became of schedules' instants and watchers' items, ranges counted once.",
+        # No counter: what is queued starts, and old firings are pruned.
+        "agent_firings",
+        "gauge",
+        "Recorded fates of schedules' instants and watchers' items; a range counts once.",
         "status",
         firings,
     )

@@ -19,6 +19,8 @@ from agent.store.db.json_values import NotPlainJsonError
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.read_models.task_documents import AmbiguousIdError
 from agent.tasks.submission import TooManyStepsError
+from agent.triggers.command_request import InvalidTimeError
+from agent.triggers.documents import InvalidCursorError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.diagnostics import WorkflowError
 
@@ -171,6 +173,8 @@ _PROBLEMS: Final[dict[type, Callable[[Any], Problem]]] = {
     AmbiguousIdError: _refused,
     RefusedError: _refused,
     InvalidAnswerError: _unacceptable,
+    InvalidCursorError: _unacceptable,
+    InvalidTimeError: _unacceptable,
     NotPlainJsonError: _unacceptable,
     TooManyStepsError: _unacceptable,
     InputError: lambda error: Problem(422, "invalid", str(error), errors=error.problems),

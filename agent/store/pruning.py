@@ -1,4 +1,4 @@
-"""Backups of a database, and the removal of old tasks."""
+"""Backups of a database, and the removal of old tasks and firings."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.core.file_sync import sync
 from agent.core.ids import first_id_at
-from agent.store import idempotency_keys
+from agent.store import firing_pruning, idempotency_keys
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import ColumnType, Fault
@@ -19,7 +19,15 @@ from agent.store.db.json_values import encode
 # A transaction removes whole tasks, with about this many events, so that it stays short.
 _TASKS: Final = 100
 _EVENTS: Final = 5_000
-PRUNED: Final = ("tasks", "events", "workers", "artifacts", "request_keys")
+PRUNED: Final = (
+    "tasks",
+    "firings",
+    "triggers",
+    "events",
+    "workers",
+    "artifacts",
+    "request_keys",
+)
 """What a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
@@ -52,7 +60,7 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
 
     A child is removed with its parent. A family is kept while one of its tasks is open, while an open
     task was forked from one of it, or while its last retry is open or may itself be retried: a retry
-    reads what the earlier tasks did.
+    reads what the earlier tasks did. Firings follow the rules of `firing_pruning`.
     """
     counts = dict.fromkeys(PRUNED, 0)
     for kind, count in prune_in_steps(connection, before_us):
@@ -68,6 +76,8 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
     for count in _remove_tasks(connection, before_us, now_us):
         yield "tasks", count
+    # After the tasks: a firing stays as long as its task.
+    yield from firing_pruning.prune_in_steps(connection, before_us, now_us)
     for count in _remove(
         connection, "events", "int", "task_id IS NULL AND at < :before", before_us
     ):

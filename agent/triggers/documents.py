@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from itertools import islice
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from agent.core.clock import to_iso
 from agent.core.state_machine import TriggerStatus
@@ -14,9 +14,8 @@ from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.triggers.instants import Timing
-from agent.triggers.local_time import machine_zone, to_local, zone_name
+from agent.triggers.local_time import zone_name, zone_of_spec
 from agent.triggers.run_builder import instant_key
-from agent.triggers.schedule_plan import timing_of
 from agent.triggers.specs import SCHEDULE
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.durations import format_duration
@@ -41,14 +40,21 @@ def trigger_list(
     now: int,
     workflow: str | None = None,
     status: str | None = None,
+    after: str | None = None,
+    most: int | None = None,
 ) -> list[dict[str, Json]]:
-    """Return the triggers, each as a short document; removed ones only if that status is asked for."""
-    return [
-        _summary(connection, row, now)
-        for row in trigger_rows.all_rows(connection, kind)
+    """Return triggers in the order of their ids, from the one after `after` on.
+
+    Each is a short document; removed ones are returned only if that status is asked for.
+    """
+    rows = (
+        row
+        for row in sorted(trigger_rows.all_rows(connection, kind), key=lambda row: row.id)
         if (row.status == status if status else row.status != TriggerStatus.REMOVED)
         and workflow in (None, row.workflow)
-    ]
+        and (after is None or row.id > after)
+    )
+    return [_summary(connection, row, now) for row in islice(rows, most)]
 
 
 def trigger_document(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
@@ -126,19 +132,7 @@ def _hint(
 
 def zone_of(row: TriggerRow) -> tzinfo:
     """Return the time zone in which the times of a trigger are written and shown."""
-    name = decode(row.spec).get("timezone")
-    try:
-        return ZoneInfo(name) if name else machine_zone()
-    except Exception:
-        # A broken definition: its times are still shown.
-        return machine_zone()
-
-
-def shown_time(instant_us: int, zone: tzinfo) -> str:
-    """Return an instant for people, in a zone."""
-    local = to_local(instant_us, zone)
-    spec = "%Y-%m-%d %H:%M" if local.second == 0 else "%Y-%m-%d %H:%M:%S"
-    return f"{local.strftime(spec)} {local.tzname() or zone_name(zone)}"
+    return zone_of_spec(decode(row.spec))
 
 
 def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
@@ -211,7 +205,9 @@ def _upcoming(
 def _timing(row: TriggerRow) -> Timing | None:
     """Return the instants of a schedule; None for a watcher, and for one that cannot be read."""
     try:
-        return timing_of(row) if row.kind == SCHEDULE else None
+        if row.kind != SCHEDULE:
+            return None
+        return Timing.of(decode(row.spec), row.anchor_at, row.id)
     except Exception:
         return None
 

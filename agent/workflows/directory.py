@@ -153,8 +153,12 @@ def read_entry(
 
 
 def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:
-    """Refuse a second workflow of the same name; the first file by name keeps it."""
+    """Refuse a second workflow of the same name, and a second one that takes free text in chats.
+
+    The first file by name keeps the name, or gets the text.
+    """
     first: dict[str, Path] = {}
+    takes_text: Path | None = None
     result = []
     for entry in entries:
         name = entry.name
@@ -164,6 +168,13 @@ def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:
             entry = Entry(entry.path, entry.workflow, (problem,))
         elif name is not None:
             first[name] = entry.path
+        if not entry.problems and entry.workflow is not None and entry.workflow.graph.takes_text:
+            if takes_text is None:
+                takes_text = entry.path
+            else:
+                message = f"{takes_text.name} takes free text in chats already, and one at most may"
+                problem = Problem(str(entry.path), None, None, "on.chat.text", message)
+                entry = Entry(entry.path, entry.workflow, (problem,))
         result.append(entry)
     return tuple(result)
 

@@ -124,6 +124,11 @@ class Graph(_Frozen):
             raise ValueError(problem)
         return self
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether free text in a chat starts it."""
+        return bool((self.on.get("chat") or {}).get("text"))
+
     @cached_property
     def index_of(self) -> dict[str, int]:
         """Each step's index by its name."""

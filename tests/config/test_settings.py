@@ -291,10 +291,15 @@ options = { anon = false, token = "env:STORE_TOKEN" }
         ('url = "s3://b"\nkey = "env:K"', "key and secret go together"),
         ('url = "gs://b"\nregion = "x"', "go with an s3:// url"),
         ('url = "kept"\noptions = { token = "hidden-token" }', "options go with the url"),
+        (
+            'url = "gopher://robot:hidden-token@host/kept"',
+            'config.toml:2: artifacts.url: fsspec has no driver for "gopher://"',
+        ),
+        ('url = "simplecache::gopher://host"', 'no driver for "gopher://"'),
     ],
 )
 def test_unusable_settings_of_a_store_are_refused(tmp_path: Path, text: str, problem: str) -> None:
-    """A key in the file itself is refused, and never repeated in the message."""
+    """What cannot work is refused before anything starts; no message repeats a key or a password."""
     (found,) = _refused(tmp_path, f"[artifacts]\n{text}\n")
     assert problem in found
     assert "AKIA1234" not in found

@@ -28,6 +28,12 @@ from tests.mutants.breaks import MUTANTS, Mutant
 ROOT = Path(__file__).parent.parent.parent
 COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml", "README.md")
 SUBSET = (
+    "tests/tasks/rules/test_firing.py",
+    "tests/tasks/worker/test_firings.py",
+    "tests/triggers/test_schedule_plan.py",
+    "tests/triggers/test_watch_plan.py",
+    "tests/triggers/test_sync.py",
+    "tests/triggers/test_commands.py",
     "tests/steps/attempt/test_calls.py",
     "tests/steps/attempt/test_unknown.py",
     "tests/steps/process/test_environment.py",

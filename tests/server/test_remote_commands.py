@@ -16,6 +16,7 @@ from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
 from agent.workflows.compile.compiler import compile_text
+from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
 
@@ -183,7 +184,7 @@ def test_tasks_are_controlled(there: Command) -> None:
     forked = there("fork", old, "--from", "one", "-i", "word=new", "--json").json["task_id"]
     assert there("watch", forked, "--json").json["output"] == "new"
     other = there("run", "signalled", "--json").json["id"]
-    assert "cancelled" in there("cancel", other).out
+    assert "canceled" in there("cancel", other).out
     failed = there("run", "failing", "--wait", "--json", code=1).json["id"]
     again = there("retry", failed, "--json").json["task_id"]
     assert there("watch", again, "--json", code=1).json["retry_of"] == failed
@@ -206,6 +207,50 @@ def test_questions_are_answered(there: Command) -> None:
     assert "give one of" in there("answer", approval, "green", code=2).err
     there("answer", approval, "blue")
     assert there("watch", task_id, "--json").json["output"] == "blue"
+
+
+TRIGGERED = """\
+name: triggered
+on:
+  schedule: {id: daily, cron: 0 9 * * *, timezone: Asia/Tokyo}
+  watch: {id: lines, command: {argv: [echo, '{"key": "a"}']}, every: 1h, first: all}
+steps: {rest: {wait: 1ms}}
+"""
+
+
+def test_triggers_are_controlled(running: Running, there: Command, here: Command) -> None:
+    """Schedules and watchers are listed, shown and controlled as at their own machine."""
+    record_workflow(running.database, TRIGGERED)
+    for arguments in (
+        ["schedules", "--json"],
+        ["watchers", "--json"],
+        ["triggers", "--all", "--json"],
+        ["schedules", "show", "daily", "--json"],
+        ["watchers", "show", "lines", "--json"],
+        ["watchers", "check", "lines", "--json"],
+        ["schedules", "backfill", "daily", "--from", "3d", "--dry-run", "--json"],
+    ):
+        assert there(*arguments).out == here(*arguments).out, arguments
+    for arguments, code in (
+        (["schedules", "show", "lines"], 3),
+        (["schedules", "pause", "daly"], 3),
+        (["watchers", "check", "nothing"], 3),
+        (["schedules", "pause", "daily", "--until", "soon"], 2),
+    ):
+        assert there(*arguments, code=code).err == here(*arguments, code=code).err, arguments
+    ran = there("schedules", "run", "daily", "--json").json
+    assert there("show", ran["tasks"][0], "--json").json["trigger"]["fate"] == "manual"
+    assert "paused until" in there("schedules", "pause", "daily", "--until", "2h").out
+    assert "resumed" in there("schedules", "resume", "daily", "--catch-up").out
+    assert "skipped" in there("schedules", "skip", "daily").out
+    queued = there("schedules", "backfill", "daily", "--from", "2d", "--json").json
+    assert queued["changed"] is True
+    shown = here("schedules", "show", "daily", "--json").json
+    fates = {firing["key"]: firing["status"] for firing in shown["firings"]}
+    assert fates.keys() > set(queued["instants"])
+    assert set(fates.values()) <= {"started", "skipped", "queued"}
+    assert "reset" in there("watchers", "reset", "lines").out
+    assert "polls now" in there("watchers", "run", "lines").out
 
 
 def test_a_workflow_file_is_sent(there: Command, tmp_path: Path) -> None:

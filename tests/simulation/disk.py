@@ -32,6 +32,7 @@ CARRIED: Final = {
     "question": "INSERT INTO approvals",
     "change": "UPDATE steps",
     "death": "UPDATE workers SET dead = 1",
+    "firing": "INSERT INTO firings",
 }
 """What a transaction may carry to the disk, and the statement that shows it."""
 

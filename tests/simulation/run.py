@@ -33,6 +33,7 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import wake_listener
 from agent.tasks.worker.worker import Worker
+from agent.triggers.fate_check import check_fates
 from agent.workflows.graph import Graph
 from tests.simulation import functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
@@ -40,6 +41,7 @@ from tests.simulation.loop import Process, SimulatedLoop, StalledError
 from tests.simulation.nature import SeededSource, SimulatedClock, SimulatedLink
 from tests.simulation.people import People
 from tests.simulation.scenario import HORIZON_SECONDS, JsonObject, Scenario
+from tests.simulation.triggers import Triggers
 from tests.simulation.world import World
 
 # A first use loads code beside the loop: in a simulation that would depend on what ran before.
@@ -119,6 +121,7 @@ class _Machine:
             if "carrying" in each
         }
         self.people = People(self)
+        self.triggers = Triggers(self)
 
     # The machine's own account of what happens on it.
 
@@ -150,7 +153,7 @@ class _Machine:
         structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
         asyncio.set_event_loop(self.loop)
         try:
-            with ids.drawn_from(source):
+            with ids.drawn_from(source), self.triggers.sources():
                 self._run()
         finally:
             functions.world, wake_listener.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
@@ -194,6 +197,7 @@ class _Machine:
                 workflow_versions.register(
                     connection, graph.name, graph.hash, graph.text, None, None, self.clock.now()
                 )
+        self.triggers.define(self.open(Process("setup")))
         for fault in self.scenario.faults:
             if "at" in fault:
                 self.loop.call_at(fault["at"], self._strike, fault)
@@ -207,6 +211,10 @@ class _Machine:
         watching = self.loop.create_task(self._look_now_and_then())
         acts += [
             self.loop.create_task(self.people.operate(each)) for each in self.scenario.operations
+        ]
+        acts += [
+            self.loop.create_task(self.triggers.operate(each))
+            for each in self.scenario.trigger_operations
         ]
         if self.scenario.is_attended:
             acts.append(self.loop.create_task(self.people.attend()))
@@ -222,6 +230,7 @@ class _Machine:
         await asyncio.sleep(STOPPED_SECONDS)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*acts)
+            await self.triggers.settle()
             await self._see_to_the_end()
             for _ in range(RETRIES if self.scenario.is_retried else 0):
                 await self.people.retry_all()
@@ -240,7 +249,11 @@ class _Machine:
             self.result.problems.append(f"it took {self.loop.time() - asked:.0f} s to stop")
 
     async def _see_to_the_end(self) -> None:
-        while open_tasks := await self.people.settle():
+        while True:
+            open_tasks = await self.people.settle()
+            open_tasks += self.triggers.waiting(self.open(Process("settler")))
+            if not open_tasks:
+                break
             await asyncio.sleep(1.0)
             if self.loop.time() > PATIENCE_SECONDS:
                 self.result.problems += [f"it does not end: {each}" for each in open_tasks]
@@ -321,10 +334,12 @@ class _Machine:
         if self._is_ending:
             worker.stop()
         asking = asyncio.create_task(self._check_approvals(database))
+        firing = asyncio.create_task(self.triggers.drive(worker, database))
         try:
             await worker.run()
         finally:
             asking.cancel()
+            firing.cancel()
 
     async def _check_approvals(self, database: SimulatedDatabase) -> None:
         """Run the approval check as the daemon's scheduler does."""
@@ -441,10 +456,11 @@ class _Machine:
         if is_end:
             outside = ExternalWitness(self.world.by_key, self.world.acknowledged, _WITNESSED)
         with database.connect("reader") as connection:
-            found = checker.check(connection, self.clock.latest, outside)
+            found = checker.check(connection, self.clock.latest, outside, [check_fates])
         if is_end:
             found += self.world.broken_promises()
             found += self.people.broken_promises()
+            found += self.triggers.broken_promises(database)
         self.result.problems += [f"{when}: {sentence}" for sentence in found]
 
     def _check_fence(self, worker_id: str) -> None:

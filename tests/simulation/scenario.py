@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.workflows.graph import Graph
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
+from tests.simulation.trigger_draws import draw_triggers, has_triggers
 
 HORIZON_SECONDS = 40.0
 """Operators act and faults strike in this time; then all is well and everything must end."""
@@ -18,6 +19,8 @@ HORIZON_SECONDS = 40.0
 JsonObject = dict[str, Any]
 
 _FUNCTIONS = "tests.simulation.functions"
+_CARRIED = sorted(CARRIED.keys() - {"firing"})
+"""What any run carries to the disk."""
 
 
 @dataclass
@@ -37,6 +40,10 @@ class Scenario:
     `callback`, or the commit of this `number` that is `carrying` something, of whichever worker."""
     is_attended: bool = False
     """Whether a person answers questions, truthfully, while faults still happen."""
+    sources: list[JsonObject] = field(default_factory=list)
+    """What watchers poll: `name`, the times of its `items`, its `mode`, and the `plan` of its polls."""
+    trigger_operations: list[JsonObject] = field(default_factory=list)
+    """`at`, `do`, and the `trigger` that it is done to."""
     is_retried: bool = False
     """Whether a person finally retries whatever has not succeeded, and the result of that."""
 
@@ -71,7 +78,24 @@ def draw(seed: int) -> Scenario:
     scenario.is_attended = chance.random() < 0.6
     scenario.is_retried = chance.random() < 0.5
     _vary(random.Random(f"variations {seed}"), graphs)
+    if has_triggers(seed):
+        _add_triggers(scenario)
     return scenario
+
+
+def _add_triggers(scenario: Scenario) -> None:
+    """Add schedules and watchers, and faults of the commits that record what they fire."""
+    graphs, scenario.sources, scenario.trigger_operations = draw_triggers(scenario.seed)
+    scenario.graphs += graphs
+    # Few other tasks: the passes of triggers take most of the time of such a run.
+    del scenario.submissions[1:]
+    scenario.operations = [each for each in scenario.operations if each["task"] <= 0]
+    chance = random.Random(f"firing faults {scenario.seed}")
+    for _ in range(chance.randint(0, 4)):
+        way = chance.choice(COMMIT_FAULTS)
+        number = _early(chance, 12)
+        fault = {"kind": "commit", "carrying": "firing", "number": number, "way": way}
+        scenario.faults.append(fault)
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:
@@ -122,7 +146,7 @@ def _fault(chance: random.Random, workers: int) -> JsonObject:
         return _zombie(chance)
     if kind == "commit":
         way = chance.choice(COMMIT_FAULTS)
-        carrying = chance.choice(sorted(CARRIED))
+        carrying = chance.choice(_CARRIED)
         return {"kind": kind, "carrying": carrying, "number": _early(chance, 8), "way": way}
     if kind == "operator":
         ways = [way for way in COMMIT_FAULTS if way.split()[0] not in ("damaged", "stopped")]

@@ -31,7 +31,7 @@ def shrink(scenario: Scenario, fails: Fails, most_tries: int = 400) -> Scenario:
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Yield the scenario without one thing, or with less of one; the largest cuts come first."""
-    for name in ("faults", "operations"):
+    for name in ("faults", "operations", "trigger_operations"):
         if len(getattr(scenario, name)) > 1:
             smaller = copy.deepcopy(scenario)
             getattr(smaller, name).clear()
@@ -45,7 +45,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield smaller
     yield from _without_graphs(scenario)
     yield from _without_steps(scenario)
-    for name in ("faults", "operations"):
+    yield from _without_triggers(scenario)
+    for name in ("faults", "operations", "trigger_operations"):
         for index in range(len(getattr(scenario, name))):
             smaller = copy.deepcopy(scenario)
             del getattr(smaller, name)[index]
@@ -69,10 +70,23 @@ def _without_graphs(scenario: Scenario) -> Iterator[Scenario]:
     for graph in scenario.graphs:
         started |= {step["config"].get("name") for step in graph["steps"]}
     for index, graph in enumerate(scenario.graphs):
-        if graph["name"] not in started:
+        if graph["name"] not in started and not any(graph.get("on", {}).values()):
             smaller = copy.deepcopy(scenario)
             del smaller.graphs[index]
             yield smaller
+
+
+def _without_triggers(scenario: Scenario) -> Iterator[Scenario]:
+    for graph, definition in enumerate(scenario.graphs):
+        for kind, triggers in definition.get("on", {}).items():
+            for index, trigger in enumerate(triggers):
+                smaller = copy.deepcopy(scenario)
+                del smaller.graphs[graph]["on"][kind][index]
+                name = f"{definition['name']}:{trigger['id']}"
+                smaller.trigger_operations = [
+                    each for each in smaller.trigger_operations if each["trigger"] != name
+                ]
+                yield smaller
 
 
 def _without_steps(scenario: Scenario) -> Iterator[Scenario]:

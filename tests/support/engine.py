@@ -29,6 +29,7 @@ from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
+from agent.triggers.fate_check import check_fates
 from agent.workflows.graph import Graph, RetryPolicy, Step
 
 T = TypeVar("T")
@@ -358,4 +359,4 @@ def most_at_once(
 def find_violations(database: Database) -> list[str]:
     """Run the checker on a database."""
     with database.connect("reader") as connection:
-        return checker.check(connection, database.clock.now())
+        return checker.check(connection, database.clock.now(), further=[check_fates])

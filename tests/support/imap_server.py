@@ -141,9 +141,14 @@ class ImapServer:
         started()
         async with server:
             await self._stop.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        for writer in list(self._writers):
+            writer.transport.abort()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
             task.cancel()
-        await asyncio.sleep(0)
+        await asyncio.gather(*others, return_exceptions=True)
+        # A transport closes its socket in a later round of the loop.
+        await asyncio.sleep(0.01)
 
 
 @contextmanager

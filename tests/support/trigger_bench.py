@@ -15,6 +15,7 @@ from agent.store.engine import trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
 from agent.triggers import sync
+from agent.triggers.commands import TriggerCommands
 from agent.triggers.passes import SchedulePass
 from agent.triggers.sync import TriggerChanges
 from agent.workflows.graph import Graph, Step
@@ -52,6 +53,7 @@ class TriggerBench(Hand):
         database.clock = self.still
         super().__init__(database)
         self.schedules = SchedulePass(database, self.still, BudgetSettings())
+        self.commands = TriggerCommands(database, self.still)
 
     def close(self) -> None:
         """Close the connections."""
@@ -146,7 +148,8 @@ class TriggerBench(Hand):
         for each in self.firings():
             first, last = (_seconds(each[name]) for name in ("nominal_at", "until_at"))
             single = (first, each["status"])
-            fates.append(single if last is None else (first, last, each["status"], each["count"]))
+            is_one = last is None or (last == first and each["count"] == 1)
+            fates.append(single if is_one else (first, last, each["status"], each["count"]))
         return fates
 
     def statuses_by_key(self) -> dict[str, str]:

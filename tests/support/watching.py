@@ -1,11 +1,15 @@
 """What a poll of a source is given in tests."""
 
 import asyncio
+from types import ModuleType
 from typing import Any
+
+import pytest
 
 from agent.core.clock import Clock
 from agent.steps.attempt.services import Limits
-from agent.triggers.watchers.source import Poll, PollContext, Source
+from agent.triggers.watchers import parser_child
+from agent.triggers.watchers.source import Poll, PollContext, Source, SourceError
 
 LOOPBACK = Limits(allow_private=("127.0.0.0/8", "::1/128"))
 
@@ -24,6 +28,19 @@ def poll_context(
         workflow_path=None,
         most_items=most_items,
     )
+
+
+def parse_here(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Let sources parse without a process of its own, which takes most of a poll's time."""
+
+    async def parse(parser: str, body: bytes, options: Any, _: PollContext) -> Any:
+        answered = parser_child.parse(parser, body, options)
+        if "problem" in answered:
+            raise SourceError(answered["problem"])
+        return answered["value"]
+
+    for module in modules:
+        monkeypatch.setattr(module, "parse_apart", parse)
 
 
 def poll(source: Source, cursor: Any = None, context: PollContext | None = None) -> Poll:

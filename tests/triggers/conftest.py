@@ -7,7 +7,7 @@ import pytest
 
 from agent.store.db.database import Database
 from tests.support.engine import find_violations
-from tests.support.engine_fixtures import postgres_database  # noqa: F401
+from tests.support.engine_fixtures import checked, engine, postgres_database, start  # noqa: F401
 from tests.support.recorded_triggers import StillClock
 from tests.support.trigger_bench import bench  # noqa: F401
 

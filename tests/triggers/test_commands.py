@@ -242,7 +242,7 @@ def test_backfill_runs_what_has_no_row_the_oldest_first(still: Database, clock: 
     result = commands.backfill(ID, *span)
     assert (result.is_changed, result.message) == (True, "queued 3 runs")
     assert fates(still, ID) == {
-        at(10): "queued",
+        at(10): "started",
         at(11): "queued",
         at(12): "queued",
         at(13): "started",
@@ -284,7 +284,7 @@ def test_backfilled_instants_override_a_missed_range(still: Database, clock: Sti
     commands.backfill(ID, instant(at(13)), instant(at(14)))
     assert fates(still, ID) == {
         f"{at(13)}/{at(15)}": "skipped",
-        at(13): "queued",
+        at(13): "started",
         at(14): "queued",
     }
 
@@ -292,10 +292,13 @@ def test_backfilled_instants_override_a_missed_range(still: Database, clock: Sti
 def test_backfilled_runs_obey_overlap(still: Database, clock: StillClock) -> None:
     """One after the other where tasks must not overlap: none is skipped for it."""
     commands = hourly(still, "overlap: skip, stagger: 1s")
+    commands.run(ID)
     commands.backfill(ID, instant(at(10)), instant(at(11)))
     clock.skip(60)
     run_pass(still)
-    assert fates(still, ID) == {at(10): "started", at(11): "queued"}
+    assert [fates(still, ID)[at(hour)] for hour in (10, 11)] == ["queued", "queued"]
+    cancel_tasks(still)
+    assert [fates(still, ID)[at(hour)] for hour in (10, 11)] == ["started", "queued"]
     cancel_tasks(still)
     assert fates(still, ID)[at(11)] == "started"
 

@@ -41,7 +41,9 @@ def test_yaml_json_and_python_files_are_loaded(tmp_path: Path) -> None:
     [
         ("a.yaml", "name: x", "'steps' is missing"),
         ("a.txt", TEXT, "a workflow file ends in"),
-        ("a.json", "{", "not YAML"),
+        ("a.yaml", "{", "not YAML: the file ends"),
+        ("a.json", "{", "not JSON: the file ends"),
+        ("a.json", '{"name": "\x01"}', "not JSON: it holds the control character"),
         ("a.json", '{"name": "x", "steps": []}', "at least 1 item"),
         (
             "a.json",
@@ -145,6 +147,21 @@ def test_two_files_of_one_name_are_a_problem(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").unlink()
     directory.scan()
     assert directory.problems == []
+
+
+def test_two_files_that_take_free_text_are_a_problem(tmp_path: Path) -> None:
+    """The first file gets what people write in chats, the second is refused."""
+    text = f"{TEXT}on: {{chat: {{text: true}}}}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text(text.replace("one", "two"))
+    (tmp_path / "c.yaml").write_text(
+        text.replace("one", "three").replace("text: true", "command: c")
+    )
+    directory = Directory(tmp_path, KINDS)
+    directory.scan()
+    assert sorted(directory.workflows) == ["one", "three"]
+    (problem,) = directory.problems
+    assert "on.chat.text: a.yaml takes free text in chats already" in str(problem)
 
 
 def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from typing import Final
 
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import AnswerVerb, InvalidAnswerError
-from agent.approvals.permission import NotAllowedError, Principal
+from agent.approvals.permission import NotAllowedError, Principal, check_scope
 from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
+from agent.channels.chat.trigger_commands import ChatTriggers
 from agent.core import audit
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
@@ -25,6 +26,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
 from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
+from agent.triggers.command_request import InvalidTimeError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph
@@ -38,6 +40,7 @@ _EXPECTED: Final = (
     NotFoundError,
     NotPlainJsonError,
     RefusedError,
+    InvalidTimeError,
     TooManyStepsError,
 )
 _AUDITED: Final = frozenset(
@@ -55,6 +58,7 @@ class CommandHandler:
         self._database = database
         self._steps_per_task = steps_per_task
         self._operator = Operator(database, database.clock)
+        self._chat_triggers = ChatTriggers(database)
         self._handlers: dict[str, Callable[[Principal, Command, str | None], str]] = {
             "status": self._status,
             "tasks": self._tasks,
@@ -65,6 +69,8 @@ class CommandHandler:
             "resume": self._resume,
             "cancel": self._cancel,
             "retry": self._retry,
+            "schedules": self._triggers,
+            "watchers": self._triggers,
             "approvals": self._approvals,
             "approve": self._answer_command,
             "deny": self._answer_command,
@@ -76,12 +82,14 @@ class CommandHandler:
         assert self._handlers.keys() == commands.COMMANDS.keys()
 
     def reply(self, principal: Principal, text: str, key: str | None = None) -> str:
-        """Run a command if the caller may, and return the reply.
+        """Run a command if the caller may, and return the reply; other text starts its workflow.
 
         `key` identifies the message: a message that arrives twice creates one task. Raises only when
         the database cannot be used.
         """
         try:
+            if not commands.is_command(text):
+                return harmless(self._take_text(principal, text, key))
             command = commands.parse(text)
             run = self._handlers.get(command.name, self._run_workflow_command)
             with _audited(principal, command):
@@ -130,20 +138,44 @@ class CommandHandler:
 
     def _run_workflow_command(self, principal: Principal, command: Command, key: str | None) -> str:
         """Start the workflow that declares this command (`on: chat`)."""
-        for name, keys in self._workflow_commands():
-            if keys["command"] == command.name:
+        for name, keys in self._chat_workflows():
+            if keys.get("command") == command.name:
                 return self._start(principal, name, command.pairs, key)
         raise CommandError(f"there is no command /{command.name}; /help lists them")
 
     def _help(self, principal: Principal, _command: Command, _key: str | None) -> str:
+        declared = self._chat_workflows()
         own = {
             keys["command"]: keys.get("description") or f"start {name}"
-            for name, keys in self._workflow_commands()
+            for name, keys in declared
+            if keys.get("command")
         }
-        return commands.help_text(principal, own)
+        texts = [
+            keys.get("description") or f"start {name}"
+            for name, keys in declared
+            if keys.get("text")
+        ]
+        return commands.help_text(principal, own, texts[0] if len(texts) == 1 else None)
 
-    def _workflow_commands(self) -> list[tuple[str, dict[str, Json]]]:
-        """Return the workflows that declare a command, with their `on: chat` keys."""
+    def _triggers(self, principal: Principal, command: Command, key: str | None) -> str:
+        return self._chat_triggers.reply(principal, command, key)
+
+    def _take_text(self, principal: Principal, text: str, key: str | None) -> str:
+        """Start the one workflow that takes free text (`on: chat: {text: true}`)."""
+        names = [name for name, keys in self._chat_workflows() if keys.get("text")]
+        if not names or not text.strip():
+            raise CommandError(commands.NO_COMMAND)
+        commands.check_length(text)
+        check_scope(principal, "operate", "free text")
+        if len(names) > 1:
+            raise CommandError(
+                f"several workflows take free text ({', '.join(names)}), and one at most may:"
+                " remove `on: chat: {text: true}` from the others"
+            )
+        return self._start(principal, names[0], {}, key, text=text.strip())
+
+    def _chat_workflows(self) -> list[tuple[str, dict[str, Json]]]:
+        """Return the workflows that a chat can start, with their `on: chat` keys."""
         declared: list[tuple[str, dict[str, Json]]] = []
         with self._database.connect("reader") as connection, connection.snapshot():
             for workflow in workflow_versions.latest_versions(connection):
@@ -154,7 +186,12 @@ class CommandHandler:
         return declared
 
     def _start(
-        self, principal: Principal, name: str, texts: dict[str, str], key: str | None
+        self,
+        principal: Principal,
+        name: str,
+        texts: dict[str, str],
+        key: str | None,
+        **context: Json,
     ) -> str:
         with self._database.connect("reader") as connection:
             workflow = recorded_workflow(connection, name)
@@ -163,7 +200,12 @@ class CommandHandler:
         submission = new_submission(
             workflow,
             steps_per_task=self._steps_per_task,
-            trigger={"kind": "chat", "channel": principal.channel, "by": principal.identity},
+            trigger={
+                "kind": "chat",
+                "channel": principal.channel,
+                "by": principal.identity,
+                **context,
+            },
             texts=texts,
             dedupe_key=None if key is None else f"chat:{principal.channel}:{key}",
         )

@@ -16,6 +16,7 @@ from agent.core.scopes import Scope
 from agent.workflows.compile.triggers import CHAT_COMMANDS
 
 MAX_TEXT: Final = 10_000
+NO_COMMAND: Final = "commands begin with a slash; /help lists them"
 
 
 class CommandError(ValueError):
@@ -49,6 +50,20 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     "resume": CommandSpec("operate", "resume a paused task", "needed", usage="TASK"),
     "cancel": CommandSpec("operate", "cancel a task", "needed", "text", "TASK [REASON]"),
     "retry": CommandSpec("operate", "retry what did not succeed", "needed", usage="TASK"),
+    "schedules": CommandSpec(
+        "read",
+        "list schedules, or show, pause, resume, run or skip one",
+        "optional",
+        "text",
+        "[show|pause|resume|run|skip NAME]",
+    ),
+    "watchers": CommandSpec(
+        "read",
+        "list watchers, or show, pause, resume or run one",
+        "optional",
+        "text",
+        "[show|pause|resume|run NAME]",
+    ),
     "approvals": CommandSpec(
         "read", "list the open questions, or show one", "optional", usage="[ID]"
     ),
@@ -79,13 +94,23 @@ class Command:
         return COMMANDS.get(self.name, _WORKFLOW_COMMAND)
 
 
+def is_command(text: str) -> bool:
+    """Whether a message is a command; anything else is free text."""
+    return text.strip().startswith("/")
+
+
+def check_length(text: str) -> None:
+    """Refuse a message that is too long."""
+    if len(text.strip()) > MAX_TEXT:
+        raise CommandError(f"the message is longer than {MAX_TEXT:,} characters")
+
+
 def parse(text: str) -> Command:
     """Parse a message."""
     text = text.strip()
     if not text.startswith("/") or not text[1:].strip():
-        raise CommandError("commands begin with a slash; /help lists them")
-    if len(text) > MAX_TEXT:
-        raise CommandError(f"the message is longer than {MAX_TEXT:,} characters")
+        raise CommandError(NO_COMMAND)
+    check_length(text)
     first, rest = (*text[1:].split(None, 1), "")[:2]
     # In groups chats write /status@name_of_the_bot.
     name = first.partition("@")[0].lower()
@@ -114,13 +139,19 @@ def usage(name: str) -> str:
     return f"/{name} {spec.usage}".strip()
 
 
-def help_text(principal: Principal, own: Mapping[str, str]) -> str:
-    """Return the commands that the caller may run; `own` are those of workflows."""
+def help_text(principal: Principal, own: Mapping[str, str], free_text: str | None = None) -> str:
+    """Return the commands that the caller may run.
+
+    `own` are those of workflows, and `free_text` says what any other text starts.
+    """
     known = [(name, spec.scope, spec.about) for name, spec in COMMANDS.items()]
     known += [(name, _WORKFLOW_COMMAND.scope, about) for name, about in own.items()]
-    return "\n".join(
+    lines = [
         f"{usage(name)} – {about}" for name, scope, about in known if scope in principal.scopes
-    )
+    ]
+    if free_text is not None and _WORKFLOW_COMMAND.scope in principal.scopes:
+        lines.append(f"any other text – {free_text}")
+    return "\n".join(lines)
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:

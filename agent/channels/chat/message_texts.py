@@ -90,9 +90,12 @@ def approval_line(document: dict[str, Json]) -> str:
 def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
     activity = document["activity"]
-    waits = " for a person" if activity == "waiting" and document.get("waits") else ""
+    what = ""
+    if activity == "waiting" and document.get("waits"):
+        signal = document.get("signal")
+        what = " for a person" if signal is None else f" for the signal {signal!r}"
     mark = MARKS.get(activity, "?")
-    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{waits}"
+    return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{what}"
 
 
 def task(document: dict[str, Json]) -> str:

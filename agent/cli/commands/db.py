@@ -120,7 +120,7 @@ def prune(
     _print_space(size, freed or 0)
 
 
-_PRUNED = {"request_keys": "idempotency keys"}
+_PRUNED = {"request_keys": "idempotency keys", "triggers": "removed triggers"}
 """Names for people, where they differ from the keys of `--json`."""
 
 

@@ -71,6 +71,7 @@ class DeepCheck:
         from agent.cli.output import terminal
         from agent.store.read import audit_reads, health
         from agent.tasks import checker
+        from agent.triggers import fate_check
 
         with connection.snapshot():
             self._total = audit_reads.task_count(connection, self.since)
@@ -87,7 +88,10 @@ class DeepCheck:
                 self._count, self._last = count, task_id
                 show(count)
 
-            for violation in checker.violations(connection, progress=progress, since=self.since):
+            found = checker.violations(
+                connection, progress=progress, since=self.since, further=[fate_check.check_fates]
+            )
+            for violation in found:
                 task_id = violation.task_id
                 where = "" if task_id is None else f"task {terminal.short(task_id)}: "
                 yield task_id, violation.step, "error", where + violation.sentence

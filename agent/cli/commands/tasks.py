@@ -99,7 +99,9 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
     if not remark and task.get("delay"):
         remark = f"waits for the artifact store {task['delay'].get('store')}"
     if not remark and task["waits"]:
-        remark = "waits for a person: agent show " + terminal.short(task["id"])
+        signal = task.get("signal")
+        what = "a person" if signal is None else f"the signal {signal!r}"
+        remark = f"waits for {what}: agent show {terminal.short(task['id'])}"
     return (
         terminal.short(task["id"]),
         f"{task['workflow']} v{task['version']}",

@@ -153,7 +153,7 @@ def reason(step: dict[str, Any], task_status: str) -> str:
     if step["status"] == "waiting":
         if task_status == "canceled":
             # Cancelling leaves steps as they are.
-            return "until the task was cancelled"
+            return "until the task was canceled"
         return _waiting(step["waiting_on"] or {})
     if delay := step.get("delay"):
         return delayed(delay)

@@ -12,12 +12,14 @@ from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
+from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
-from agent.tasks.errors import NotFoundError
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.read_models import workflow_documents
 from agent.tasks.submission import TooManyStepsError
 from agent.triggers import sync
 from agent.workflows.compile.compiler import compile_text
+from agent.workflows.graph import Graph
 
 routes = RouteRegistry("workflows")
 
@@ -76,7 +78,10 @@ async def get_version(request: Request, name: Name, version: VersionNumber) -> R
     "/workflows",
     scope="admin",
     returns=WorkflowDocument,
-    refuses={409: "The workflow is defined in a file", 415: "Neither YAML nor JSON"},
+    refuses={
+        409: "The workflow is defined in a file, or another one takes free text already",
+        415: "Neither YAML nor JSON",
+    },
     summary="Create or change a workflow",
     responses={201: {"description": "A new version", "model": WorkflowDocument}},
     openapi_extra={
@@ -144,6 +149,8 @@ def _record(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:
             before = workflow_versions.latest(connection, graph.name)
             if before is not None:
                 _check_writable(graph.name, before[3])
+            if graph.takes_text:
+                _check_only_one_takes_text(connection, graph.name)
             now = context.database.clock.now()
             number = workflow_versions.register(
                 connection, graph.name, graph.hash, graph.text, source, None, now
@@ -164,6 +171,16 @@ def _remove(context: Context, name: str) -> None:
         now = context.database.clock.now()
         workflow_versions.remove(connection, name, now)
         sync.remove_triggers(connection, name, None, now)
+
+
+def _check_only_one_takes_text(tx: Connection, name: str) -> None:
+    """Refuse a second workflow that free text in chats would start."""
+    for record in workflow_versions.latest_versions(tx):
+        latest = workflow_versions.latest(tx, record.name)
+        if record.name != name and latest and Graph.model_validate_json(latest[1]).takes_text:
+            raise RefusedError(
+                f"{record.name!r} takes free text in chats already, and one workflow at most may"
+            )
 
 
 def _check_writable(name: str, path: str | None) -> None:

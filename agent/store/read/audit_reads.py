@@ -30,6 +30,8 @@ _WRITTEN: Final = {
     "step_logs": ("text",),
     "signals": ("payload",),
     "approvals": ("message", "request", "comment", "value", "edits"),
+    "triggers": ("cursor", "last_error", "problem"),
+    "firings": ("key", "reason", "input", "context"),
 }
 """The columns with values of users; definitions are files of their own."""
 _STEPS: Final = (

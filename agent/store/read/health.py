@@ -71,7 +71,7 @@ def stuck_tasks(connection: Connection) -> list[str]:
     rows = connection.query(
         "SELECT t.id FROM tasks t WHERE t.status = 'running' AND t.next_wake_time IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id"
-        " AND s.status IN ('running', 'waiting')) LIMIT 100"
+        " AND s.status IN ('running', 'waiting')) ORDER BY t.id LIMIT 100"
     )
     return [str(task_id) for (task_id,) in rows]
 

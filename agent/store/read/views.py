@@ -67,7 +67,10 @@ def tasks(
     like: str | None = None,
     active: str | None = None,
 ) -> list[Found]:
-    """Return the newest tasks, each with how many of its steps wait for a person or a signal."""
+    """Return the newest tasks, each with what its steps wait for that only people or programs do.
+
+    `waits` is their number; `first_wait` and `last_wait` are the stored waits by their order as text.
+    """
     conditions = ["true"]
     params: dict[str, Any] = {"limit": limit}
     if before is not None:
@@ -85,12 +88,16 @@ def tasks(
         conditions.append("(id LIKE :begins OR id LIKE :ends)")
         params |= {"begins": f"{like}%", "ends": f"%{like}"}
     waiting = (
-        "(SELECT count(*) FROM steps AS s WHERE t.status IN ('running', 'paused')"
+        "FROM steps AS s WHERE t.status IN ('running', 'paused')"
         " AND s.task_id = t.id AND s.status = 'waiting' AND ("
         + " OR ".join(
             f"s.waiting_on LIKE '{{\"{waits.KEYS[kind]}\"%'" for kind in waits.NEEDS_OUTSIDER
         )
-        + "))"
+        + ")"
+    )
+    waited = ", ".join(
+        f"(SELECT {what} {waiting})"
+        for what in ("count(*)", "min(s.waiting_on)", "max(s.waiting_on)")
     )
     # Only the latest events are searched: this is about the current state.
     delay = (
@@ -99,11 +106,11 @@ def tasks(
     )
     doing = activity.expression(connection.sql, "t")
     rows = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waiting}, {delay}, {doing} FROM (SELECT * FROM tasks"
+        f"SELECT {_selected(_LISTED, 't')}, {waited}, {delay}, {doing} FROM (SELECT * FROM tasks"
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
         **params,
     )
-    return _named((*_LISTED, "waits", "delay", "activity"), rows)
+    return _named((*_LISTED, "waits", "first_wait", "last_wait", "delay", "activity"), rows)
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:

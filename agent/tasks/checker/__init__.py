@@ -11,10 +11,11 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `ledger`: a task's calls, from intent to result.
 - `approvals`: questions to people, and the answers. `budgets`: what calls of models used.
 - `external_witness`: the database compared with what really happened outside.
+- `triggers`: schedules and watchers, their firings and tasks.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
   once.
 
-The sixteen promises, and where each is checked (`_check_database` is in this module):
+The seventeen promises, and where each is checked (`_check_database` is in this module):
 
 1.  An acknowledged task exists after a restart: `external_witness`.
 2.  Each task has ended or waits on something named: `open_tasks`.
@@ -35,7 +36,8 @@ The sixteen promises, and where each is checked (`_check_database` is in this mo
     what really happened.
 11. An approval is decided at most once, by an allowed person, for what was shown, and is not carried
     over to another input: `approvals`.
-12. One task per delivery: `_check_database`, by the keys of all tasks.
+12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
+    schedule and per watched item: `triggers`.
 13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/test_logging.py for
     logs.
 14. No process outlives its step: `row_invariants.check_processes`, on this machine;
@@ -44,9 +46,12 @@ The sixteen promises, and where each is checked (`_check_database` is in this mo
 16. The code of a step ends that step only. A step that may have taken its worker down runs isolated,
     one at a time: `row_invariants`, `_check_database`; tests/steps/attempt/test_containment.py,
     tests/crash/test_isolation.py.
+17. Every instant of a schedule and every watched item has one recorded fate: the key of a firing is
+    unique; `triggers` for what the rows say; `agent.triggers.fate_check`, which callers pass in, for
+    instants without a fate; tests/simulation for items.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import ValidationError
 
@@ -57,21 +62,38 @@ from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_t
 from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
+from agent.tasks.checker.triggers import check_triggers
 from agent.tasks.checker.violation import Finding, Violation
 from agent.tasks.state.isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
-__all__ = ["ExternalWitness", "Patterns", "Progress", "Violation", "check", "violations"]
+__all__ = [
+    "DatabaseCheck",
+    "ExternalWitness",
+    "Patterns",
+    "Progress",
+    "Violation",
+    "check",
+    "violations",
+]
 
 Progress = Callable[[int, str], None]
 """Receives how many tasks have been read, and the id of the last one; ids grow with creation."""
 
 
+DatabaseCheck = Callable[[Connection], Iterator[Violation]]
+"""A check of the whole database that needs more than this package may import."""
+
+
 def check(
-    connection: Connection, now: int | None = None, outside: ExternalWitness | None = None
+    connection: Connection,
+    now: int | None = None,
+    outside: ExternalWitness | None = None,
+    further: Sequence[DatabaseCheck] = (),
 ) -> list[str]:
     """Return every violation as a sentence; a sound database has none."""
-    return [str(violation) for violation in violations(connection, now, outside)]
+    found = violations(connection, now, outside, further=further)
+    return [str(violation) for violation in found]
 
 
 def violations(
@@ -81,12 +103,13 @@ def violations(
     progress: Progress | None = None,
     since: int | None = None,
     patterns: Patterns | None = None,
+    further: Sequence[DatabaseCheck] = (),
 ) -> Iterator[Violation]:
     """Yield every violation, in the order in which tasks are read.
 
     `now` is the instant that separates past wake times from future ones, for tests whose clock is not
     the database's. With `since`, tasks that ended before that instant are left out. `patterns` are
-    those that are known to be sound.
+    those that are known to be sound. `further` are checks of layers above.
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
     patterns = patterns or Patterns()
@@ -102,6 +125,8 @@ def violations(
         if progress is not None:
             progress(count, task.task.id)
     yield from _check_database(connection)
+    for check_further in further:
+        yield from check_further(connection)
     if outside is not None:
         yield from outside.check_rest(connection)
 
@@ -171,4 +196,5 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
             f"worker {worker_id} was declared dead in transaction {last},"
             f" and has committed transaction {tx_number}"
         )
+    yield from check_triggers(connection)
     yield from check_secrets(connection)

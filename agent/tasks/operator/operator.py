@@ -120,7 +120,7 @@ class Operator:
             locked.task.steps_running = 0
             transitions.move_task(locked, "task.canceled", {"reason": reason} if reason else None)
 
-        return self._command("cancel", task_id, cancel, "cancelled")
+        return self._command("cancel", task_id, cancel, "canceled")
 
     def retry(self, task_id: str) -> CommandResult:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
@@ -317,7 +317,7 @@ class Operator:
             graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
         except UnreadableError as error:
             if not is_ending:
-                raise RefusedError(f"the task can only be cancelled: {error}") from error
+                raise RefusedError(f"the task can only be canceled: {error}") from error
             # Abandoning steps needs no definition.
             graph = Graph.model_construct(name=task.workflow_name, steps=[])
         return LockedTask(task, graph, self._clock.now())

@@ -23,7 +23,7 @@ _ACT: Final = Cell("act")
 _ENDED: Final = {
     TaskStatus.SUCCEEDED: "the task succeeded",
     TaskStatus.FAILED: "the task failed",
-    TaskStatus.CANCELED: "the task was cancelled",
+    TaskStatus.CANCELED: "the task was canceled",
 }
 _NOT_STARTED: Final = "the task has not started yet"
 
@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, dict[str, Cell]]] = {
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
         **_refused_when_ended("nothing to cancel"),
-        TaskStatus.CANCELED: _same("the task is already cancelled"),
+        TaskStatus.CANCELED: _same("the task is already canceled"),
     },
     "retry": {
         TaskStatus.PENDING: _refused(f"nothing to retry: {_NOT_STARTED}"),

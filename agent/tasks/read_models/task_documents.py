@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent.core import waits
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
-from agent.core.waits import Items
+from agent.core.waits import Items, Signal
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
@@ -196,10 +197,20 @@ def list_tasks(
             **_summary(row),
             "error": _loaded(row["error"]),
             "waits": row["waits"],
+            "signal": _only_signal(row),
             "delay": _loaded(row["delay"]),
         }
         for row in views.tasks(connection, status, workflow, limit, before, like, activity)
     ]
+
+
+def _only_signal(row: dict[str, Any]) -> str | None:
+    """Return the signal that a listed task waits for; None if it also waits for something else."""
+    first, last = waits.parse(row["first_wait"]), waits.parse(row["last_wait"])
+    # By their order as text signals stand together: between two of them there is nothing else.
+    if isinstance(first, Signal) and isinstance(last, Signal):
+        return first.name
+    return None
 
 
 def read_events(

@@ -85,7 +85,7 @@ def cancel_soon(committer: Committer, task_id: str, then: Callable[[], None]) ->
     """Cancel a child whose parent stopped waiting for it."""
     operator = Operator(committer.database, committer.clock)
     reason = "its parent stopped waiting for it"
-    _do_soon("child.not_cancelled", lambda: operator.cancel(task_id, reason), then)
+    _do_soon("child.not_canceled", lambda: operator.cancel(task_id, reason), then)
 
 
 def cancel_superseded(committer: Committer, task_id: str, then: Callable[[], None]) -> None:
@@ -112,7 +112,7 @@ def cancel_orphans(database: Database, operator: Operator) -> int:
 def cancel_orphans_soon(committer: Committer, then: Callable[[], None]) -> None:
     """Cancel the children that dead workers were about to cancel."""
     operator = Operator(committer.database, committer.clock)
-    _do_soon("children.not_cancelled", lambda: cancel_orphans(committer.database, operator), then)
+    _do_soon("children.not_canceled", lambda: cancel_orphans(committer.database, operator), then)
 
 
 def pause_soon(committer: Committer, pause: FamilyPause, then: Callable[[], None]) -> None:

@@ -28,6 +28,8 @@ class Run:
     is_late: bool = False
     ignores_overlap: bool = False
     """Whether it starts even if other tasks of its trigger are open: a person asked for it."""
+    is_queued: bool = False
+    """Whether it goes through the queue even if it is due: overlap delays it, and never skips it."""
     reason: str | None = None
 
 

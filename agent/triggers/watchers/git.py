@@ -109,8 +109,12 @@ class GitSource:
         if cursor is not None and cursor.get("of") != selection:
             cursor, new_baseline = None, "the `url`, `branches` or `tags` of the watcher changed"
         # Numbers of changes begin at the time: a cursor that is lost must not use some again.
-        nothing = {"changes": context.clock.now(), "head": None, "branches": {}, "tags": {}}
-        before = cursor or nothing
+        before: dict[str, Json] = cursor or {
+            "changes": context.clock.now(),
+            "head": None,
+            "branches": {},
+            "tags": {},
+        }
         refs = await _list(repository, bool(self._tags), context)
         if before["branches"] and not refs.branches:
             raise SourceError(f"{repository.shown} shows no branch any more: is it complete?")
@@ -118,7 +122,6 @@ class GitSource:
         branches = self._watched(refs, before["branches"], head, repository)
         tags = {name: at for name, at in refs.tags.items() if _matches(name, self._tags)}
         moved = _moved_branches(branches, before, is_first=cursor is None)
-        changes = before["changes"] + len(moved)
         if head != before["head"] and before["head"] is not None and not self._branches:
             # HEAD names another branch: that alone is no new commit.
             moved = [one for one in moved if one.name != head or one.previous is not None]
@@ -131,12 +134,12 @@ class GitSource:
         items = await _items(moved, repository, context)
         after = {
             "of": selection,
-            "changes": changes,
+            "changes": before["changes"] + (1 if moved else 0),
             "head": head,
             "branches": branches,
             "tags": tags,
         }
-        return Poll(items, after, new_baseline)
+        return Poll(items, after, new_baseline, is_cursor_kept=after == cursor)
 
     def _watched(
         self, refs: _Refs, known: dict[str, str], head: str | None, repository: _Repository
@@ -220,12 +223,11 @@ def _moved_branches(
     now: dict[str, str], before: dict[str, Json], *, is_first: bool
 ) -> list[_Moved]:
     known: dict[str, str] = before["branches"]
-    number: int = before["changes"]
+    number = 0 if is_first else before["changes"]
     moved: list[_Moved] = []
     for name, commit in now.items():
         if known.get(name) != commit:
-            number += 1
-            key = bounded_key(f"branch:{name}:{0 if is_first else number}:{commit}")
+            key = bounded_key(f"branch:{name}:{number}:{commit}")
             moved.append(_Moved("branch", name, commit, known.get(name), key))
     return moved
 

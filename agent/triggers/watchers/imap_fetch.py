@@ -8,7 +8,8 @@ from typing import Any, Final
 from agent.triggers.watchers.imap_connection import ImapConnection
 from agent.triggers.watchers.source import SourceError, require
 
-_HEADER_BYTES: Final = 65_536
+_HEADER_BYTES: Final = 16_384
+"""Of the headers alone; a whole message has all of them."""
 _HEADERS: Final = "MESSAGE-ID SUBJECT FROM TO CC DATE IN-REPLY-TO REFERENCES"
 _IMAP_KEYS: Final = {"sender": "from_", "subject": "subject"}
 
@@ -70,9 +71,11 @@ def fetch_headers(connection: ImapConnection, uids: list[int]) -> list[Fetched]:
     return [found[uid] for uid in uids if uid in found]
 
 
-def fetch(connection: ImapConnection, uids: list[int], most_bytes: int) -> dict[int, Fetched]:
+def fetch(
+    connection: ImapConnection, headers: list[Fetched], most_bytes: int
+) -> dict[int, Fetched]:
     """Return the messages by UID, each up to a size; messages that are gone are left out."""
-    return _fetch(connection, uids, f"BODY.PEEK[]<0.{most_bytes}>")
+    return _fetch(connection, [each.uid for each in headers], f"BODY.PEEK[]<0.{most_bytes}>")
 
 
 def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[int, Fetched]:
@@ -86,8 +89,13 @@ def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[in
             f"{connection.host} refused to fetch messages: {text.decode('utf-8', 'replace')[:300]}"
         )
     wanted = set(uids)
+    return {each.uid: each for each in read_responses(lines) if each.uid in wanted}
+
+
+def read_responses(lines: list[Any]) -> list[Fetched]:
+    """Return the messages of an answer to FETCH, as the standard client returns it."""
     found = (_fetched(response) for response in _responses(lines))
-    return {each.uid: each for each in found if each is not None and each.uid in wanted}
+    return [each for each in found if each is not None]
 
 
 def _responses(lines: list[Any]) -> Iterator[list[Any]]:

@@ -5,8 +5,8 @@ UID that was seen, so a poll costs as much as there are new messages, however ma
 
 - The first poll returns the newest messages, at most 1,000, all with their headers and the 20 newest
   with their text. Older messages are below the cursor and never become items.
-- Later polls return new messages, oldest first. More than one poll can take (in number, or in half of
-  its time) are left to the next one, which `next_seconds` asks for at once.
+- Later polls return new messages, oldest first. More than one poll can take (in number, or in a
+  third of its time) are left to the next one, which `next_seconds` asks for at once.
 - A new UIDVALIDITY makes a new baseline: the server has numbered the messages again.
 
 `sender` and `subject` are parts of the decoded headers, whatever their case. The server searches for
@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.core.backoff import Backoff
+from agent.core.redaction import everywhere
 from agent.triggers.watchers.imap_connection import Folder, ImapConnection
 from agent.triggers.watchers.imap_fetch import Fetched, fetch, fetch_headers, search
 from agent.triggers.watchers.mail_message import describe
+from agent.triggers.watchers.parser_process import parse_apart
 from agent.triggers.watchers.source import Item, Json, Listener, Poll, PollContext, SourceError
 
 _CHUNK: Final = 20
@@ -39,8 +41,11 @@ _PAGE: Final = 200
 _MESSAGE_BYTES: Final = 2_097_152
 """Of a larger message only the beginning is fetched."""
 _GROUP_BYTES: Final = 4_194_304
-_SHARE_OF_TIMEOUT: Final = 0.5
+_PAGE_BYTES: Final = 16_777_216
+_SHARE_OF_TIMEOUT: Final = 0.3
 """The part of a poll's time after which it returns what it has."""
+_PARSER_SHARE: Final = 0.4
+"""The part of it that the parser may take; it is ended after half."""
 
 RENEW_SECONDS: Final = 9 * 60.0
 """IDLE ends after 29 minutes at the latest; routers forget silent connections earlier."""
@@ -72,9 +77,45 @@ class MailSource:
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Return the new messages, or the newest ones of a new baseline."""
         connection = ImapConnection(self._keys, context)
-        return await connection.run(lambda: self._poll(connection, cursor, context), context)
+        found = await connection.run(lambda: self._collect(connection, cursor, context), context)
+        return Poll(
+            await self._items(found, connection.folder, context),
+            {
+                "mailbox": self._mailbox,
+                "uidvalidity": connection.folder.uidvalidity,
+                "uid": found.last_uid,
+            },
+            new_baseline=found.reason,
+            next_seconds=0.0 if found.has_more else None,
+        )
 
-    def _poll(self, connection: ImapConnection, cursor: Json, context: PollContext) -> Poll:
+    async def _items(self, found: "_Collected", folder: Folder, context: PollContext) -> list[Item]:
+        """Parse the messages apart from the agent: anyone can send anything."""
+        if not found.messages:
+            return []
+        options = {
+            "folder": self._folder,
+            "seconds": context.timeout_seconds * _PARSER_SHARE,
+            "messages": [
+                {
+                    "uid": each.uid,
+                    "size": each.size_bytes,
+                    "has_body": each.uid in found.with_body,
+                    "length": len(each.raw),
+                }
+                for each in found.messages
+            ],
+        }
+        body = b"".join(each.raw for each in found.messages)
+        parsed = await parse_apart("mail_document", body, options, context)
+        return [
+            Item(f"{folder.uidvalidity}:{data['uid']}", everywhere.redact_value(data))
+            for data in parsed
+        ]
+
+    def _collect(
+        self, connection: ImapConnection, cursor: Json, context: PollContext
+    ) -> "_Collected":
         reason = None if cursor is None else self._new_baseline(cursor, connection.folder)
         if cursor is None or reason is not None:
             return self._baseline(connection, context, reason)
@@ -98,59 +139,39 @@ class MailSource:
 
     def _baseline(
         self, connection: ImapConnection, context: PollContext, reason: str | None
-    ) -> Poll:
+    ) -> "_Collected":
         uids = search(connection, self._filters, min(context.most_items, _BASELINE))
         # A message that arrived since the folder was opened may be among them.
-        last = max([connection.folder.uidnext - 1, *uids])
-        with_text = set(uids[-_CHUNK:]) if reason is None else set()
-        items: list[Item] = []
-        kept: list[Fetched] = []
+        found = _Collected(max([connection.folder.uidnext - 1, *uids]), reason=reason)
         for start in range(0, len(uids), _HEADER_CHUNK):
-            for found in fetch_headers(connection, uids[start : start + _HEADER_CHUNK]):
-                if not self._matches(found):
-                    continue
-                if found.uid in with_text:
-                    kept.append(found)
-                else:
-                    items.append(self._item(connection.folder, found, has_body=False))
-        for group in _groups(kept):
-            items += self._items(connection, group)
-        return Poll(items, self._cursor(connection.folder, last), new_baseline=reason)
+            headers = fetch_headers(connection, uids[start : start + _HEADER_CHUNK])
+            found.messages += [each for each in headers if self._matches(each)]
+        if reason is None:
+            newest = found.messages[-_CHUNK:]
+            del found.messages[-_CHUNK:]
+            for group in _groups(newest):
+                found.add(group, fetch(connection, group, _MESSAGE_BYTES))
+        return found
 
-    def _new_messages(self, connection: ImapConnection, last: int, context: PollContext) -> Poll:
+    def _new_messages(
+        self, connection: ImapConnection, last: int, context: PollContext
+    ) -> "_Collected":
         stop_at = context.clock.monotonic() + context.timeout_seconds * _SHARE_OF_TIMEOUT
         uids = search(connection, {}, None, after=last)
         page = uids[: min(context.most_items, _PAGE)]
-        items: list[Item] = []
+        found = _Collected(last, has_more=True)
         for start in range(0, len(page), _CHUNK):
             chunk = page[start : start + _CHUNK]
             kept = [each for each in fetch_headers(connection, chunk) if self._matches(each)]
             for group in _groups(kept):
-                if items and context.clock.monotonic() >= stop_at:
-                    return self._page(connection.folder, items, last)
-                items += self._items(connection, group)
-                last = group[-1].uid
-            last = chunk[-1]
-        if len(page) < len(uids):
-            return self._page(connection.folder, items, last)
-        return Poll(items, self._cursor(connection.folder, last))
-
-    def _page(self, folder: Folder, items: list[Item], last: int) -> Poll:
-        return Poll(items, self._cursor(folder, last), next_seconds=0.0)
-
-    def _items(self, connection: ImapConnection, group: list[Fetched]) -> list[Item]:
-        """Fetch the messages whose headers are known; one that is gone meanwhile has its headers."""
-        whole = fetch(connection, [each.uid for each in group], _MESSAGE_BYTES)
-        return [
-            self._item(connection.folder, whole.get(each.uid, each), has_body=each.uid in whole)
-            for each in group
-        ]
-
-    def _item(self, folder: Folder, found: Fetched, *, has_body: bool) -> Item:
-        data = describe(
-            self._folder, found.uid, found.raw, size=found.size_bytes, has_body=has_body
-        )
-        return Item(f"{folder.uidvalidity}:{found.uid}", data)
+                is_late = context.clock.monotonic() >= stop_at
+                if found.messages and (is_late or found.size_bytes >= _PAGE_BYTES):
+                    return found
+                found.add(group, fetch(connection, group, _MESSAGE_BYTES))
+                found.last_uid = group[-1].uid
+            found.last_uid = chunk[-1]
+        found.has_more = len(page) < len(uids)
+        return found
 
     def _matches(self, found: Fetched) -> bool:
         """Whether a message passes the filters; one whose headers cannot be read does not."""
@@ -167,8 +188,23 @@ class MailSource:
             for name, wanted in self._filters.items()
         )
 
-    def _cursor(self, folder: Folder, last: int) -> Json:
-        return {"mailbox": self._mailbox, "uidvalidity": folder.uidvalidity, "uid": last}
+
+@dataclass
+class _Collected:
+    """What a poll fetched: messages by UID, and where the next one goes on."""
+
+    last_uid: int
+    messages: list[Fetched] = field(default_factory=list)
+    with_body: set[int] = field(default_factory=set)
+    size_bytes: int = 0
+    has_more: bool = False
+    reason: str | None = None
+
+    def add(self, headers: list[Fetched], whole: dict[int, Fetched]) -> None:
+        """Add messages whose headers are known; one that is gone meanwhile has its headers only."""
+        self.messages += [whole.get(each.uid, each) for each in headers]
+        self.with_body |= whole.keys()
+        self.size_bytes += sum(len(each.raw) for each in whole.values())
 
 
 def _groups(messages: list[Fetched]) -> Iterator[list[Fetched]]:

@@ -4,16 +4,16 @@ Anyone can send anything to a mailbox. What cannot be decoded is replaced, one b
 others, and a message that cannot be parsed at all still has its UID and an `error`.
 """
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from agent.store.db.json_values import encode
-from agent.triggers.watchers.source import Json, require
-
+Json = Any
 Value = TypeVar("Value")
 Default = TypeVar("Default")
 
@@ -39,14 +39,20 @@ def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) ->
         # Base64 can be decoded up to the end of a line.
         raw = raw[: raw.rfind(b"\n") + 1] or raw
     try:
-        message = require("imap_tools", "imap-tools").MailMessage.from_bytes(raw)
+        message = import_module("imap_tools").MailMessage.from_bytes(raw)
         data |= _headers(message)
         data |= _body(message, is_cut=is_cut) if has_body else _NO_BODY
         return _fitting(data)
     except Exception as problem:
         # The parser of the standard library fails on messages that were made to break it.
-        error = bounded(f"the message cannot be parsed: {type(problem).__name__}: {problem}")
-        return data | _NO_HEADERS | _NO_BODY | {"error": error}
+        return unparsed(folder, uid, size, f"{type(problem).__name__}: {problem}")
+
+
+def unparsed(folder: str, uid: int, size: int, problem: str) -> dict[str, Json]:
+    """Return the data of a message that cannot be parsed at all."""
+    error = bounded(f"the message cannot be parsed: {problem}")
+    found = {"uid": uid, "folder": folder, "size": size}
+    return found | _NO_HEADERS | _NO_BODY | {"error": error}
 
 
 def _fitting(data: dict[str, Json]) -> dict[str, Json]:
@@ -56,7 +62,7 @@ def _fitting(data: dict[str, Json]) -> dict[str, Json]:
         {name: data[name][:10] for name in ("to", "cc", "references", "attachments")},
         {"text": data["text"] and bounded(data["text"], 10_000)},
     ):
-        if len(encode(data, "item")) <= _ITEM_LENGTH:
+        if len(json.dumps(data, ensure_ascii=False)) <= _ITEM_LENGTH:
             break
         data = {**data, **smaller, "is_complete": False}
     return data

@@ -6,7 +6,7 @@ counts each time. `page_document` says what the value is: of whole pages, only t
 
 from typing import Any, Final
 
-from agent.core.clock import to_iso
+from agent.core.clock import SECOND, to_iso
 from agent.store.db.json_values import NotPlainJsonError, encode
 from agent.triggers.watchers import http_poll, page_document
 from agent.triggers.watchers.http_poll import Fetched
@@ -37,7 +37,7 @@ class UrlSource:
         self._parts: dict[str, str | None] = {name: keys.get(name) for name in _PARTS}
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
-        """Return the change since the last poll, if there is one; the first value is change 1."""
+        """Return the change since the last poll, if there is one; the first value is a change too."""
         if self._parts["select"] is not None:
             require("selectolax.lexbor", "selectolax")
         if self._parts["jmespath"] is not None:
@@ -50,7 +50,8 @@ class UrlSource:
         new_baseline = http_poll.changed_definition(self._keys, known)
         if found["hash"] == known.get("hash") and new_baseline is None:
             return Poll(cursor={**known, **fetched.cursor}, is_unchanged=True)
-        number = known.get("number", 0) + 1
+        # The first number comes from the clock: a cursor that was reset must not use a number again.
+        number = known.get("number", context.clock.now() // SECOND) + 1
         data = {
             "url": http_poll.redact(http_poll.without_password(self._keys["url"])),
             "value": found["value"],

@@ -205,6 +205,8 @@ CHAT_COMMANDS: Final = frozenset(
         "resume",
         "cancel",
         "retry",
+        "schedules",
+        "watchers",
         "approvals",
         "approve",
         "deny",

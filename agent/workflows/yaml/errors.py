@@ -13,8 +13,8 @@ _UNENDED: Final = {
 _STRANGE = re.compile(r"found character '(.+)' that cannot start any token")
 
 
-def explain(error: MarkedYAMLError) -> tuple[Any, str, str | None]:
-    """Return where a text is not YAML, why, and what would be right."""
+def explain(error: MarkedYAMLError, language: str) -> tuple[Any, str, str | None]:
+    """Return where a text is not YAML, or JSON, why, and what would be right."""
     problem, context = str(error.problem or ""), str(error.context or "")
     strange = _STRANGE.fullmatch(problem)
     mark = error.problem_mark or error.context_mark
@@ -39,4 +39,4 @@ def explain(error: MarkedYAMLError) -> tuple[Any, str, str | None]:
         hint = "check the indentation, the dashes and the quotes"
     else:
         message = problem or context or "it cannot be read"
-    return mark, f"not YAML: {message}", hint
+    return mark, f"not {language}: {message}", hint

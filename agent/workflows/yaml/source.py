@@ -55,6 +55,11 @@ class Source:
         self.problems: list[Problem] = []
         """Problems that leave a value all the same: a repeated key, a tag."""
 
+    @property
+    def language(self) -> str:
+        """What the file is written in, for messages: JSON is read as the YAML that it is."""
+        return "JSON" if self.file.endswith(".json") else "YAML"
+
     def problem(
         self, path: Path, message: str, hint: str | None = None, *, at_value: bool = False
     ) -> Problem:
@@ -88,7 +93,7 @@ def read_source(file: str, content: str | bytes) -> Source:
         builder.build()
         return source
     except MarkedYAMLError as error:
-        builder.refuse_at(*explain(error))
+        builder.refuse_at(*explain(error, source.language))
     except ReaderError as error:
         builder.refuse_character(error.position)
     except WorkflowError:
@@ -96,7 +101,7 @@ def read_source(file: str, content: str | bytes) -> Source:
     # Malformed input makes ruamel raise more than its own errors.
     except Exception as error:
         reason = str(error).strip().splitlines() or ["it cannot be read"]
-        builder.refuse_at(None, f"not YAML: {reason[0]}")
+        builder.refuse_at(None, f"not {source.language}: {reason[0]}")
     raise WorkflowError(source.problems)
 
 
@@ -164,7 +169,8 @@ class _Builder:
         """Add a problem for a character that YAML does not allow."""
         text = self.source.text
         line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
-        message = f"not YAML: it holds the control character {text[position : position + 1]!r}"
+        character = text[position : position + 1]
+        message = f"not {self.source.language}: it holds the control character {character!r}"
         self._refuse(line, column, message, None)
 
     def _refuse(self, line: int | None, column: int | None, message: str, hint: str | None) -> None:

@@ -105,4 +105,4 @@ def test_a_cancelled_task_asks_nothing(cli: Cli, waiting: dict[str, Any]) -> Non
     watched, shown = cli("watch", waiting["id"], code=1), cli("show", waiting["id"])
     for text in (watched.out + watched.err, shown.out):
         assert "asks" not in text
-        assert "until the task was cancelled" in text
+        assert "until the task was canceled" in text

@@ -191,10 +191,12 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert document["steps"][0]["status"] == "waiting"
     result = cli("run", "waiting.yaml", code=4)
     assert "agent signal" in result.out
-    assert "waits for a person" in cli("tasks").out
+    listed = cli("tasks").out
+    assert "waits for the signal 'go': agent show" in listed
+    assert "waits for a person" not in listed
     for task in cli("tasks", "--json").json:
         cli("cancel", task["id"])
-    assert "waits for a person" not in cli("tasks").out
+    assert "waits for the signal" not in cli("tasks").out
 
 
 def test_children_are_found_beside_a_file(cli: Cli) -> None:

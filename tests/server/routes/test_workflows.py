@@ -57,6 +57,23 @@ def test_files_are_read_only(client: httpx.Client) -> None:
         assert refused.json()["type"] == "urn:agent:problem:read-only"
 
 
+def test_one_workflow_takes_free_text(client: httpx.Client) -> None:
+    """A second one is refused until the first is removed; the first may be changed."""
+    text = "name: NAME\non: {chat: {text: true}}\nsteps: {one: {wait: 1ms}}\n"
+    first, second = text.replace("NAME", "butler"), text.replace("NAME", "clerk")
+    assert client.post("/api/v1/workflows", content=first, headers=YAML).status_code == 201
+    refused = client.post("/api/v1/workflows", content=second, headers=YAML)
+    assert (refused.status_code, "'butler' takes free text" in refused.json()["detail"]) == (
+        409,
+        True,
+    )
+    changed = first.replace("1ms", "2ms")
+    assert client.post("/api/v1/workflows", content=changed, headers=YAML).status_code == 201
+    assert client.delete("/api/v1/workflows/butler").status_code == 204
+    assert client.post("/api/v1/workflows", content=second, headers=YAML).status_code == 201
+    assert client.delete("/api/v1/workflows/clerk").status_code == 204
+
+
 def test_json_is_the_same_language(client: httpx.Client) -> None:
     """A workflow can be posted as JSON."""
     document = {"name": "as-json", "steps": {"one": {"wait": "1ms"}}}

@@ -50,6 +50,7 @@ def slow_import(monkeypatch: pytest.MonkeyPatch, name: str) -> SlowFinder:
     return finder
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("kind", ["llm", "agent"])
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_the_first_attempt_after_a_start_asks_its_model(

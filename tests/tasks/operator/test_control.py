@@ -13,6 +13,7 @@ from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
 from tests.support.interventions import intend
+from tests.support.statements import record_statements
 from tests.support.step_functions import Gate, runs
 
 
@@ -199,6 +200,17 @@ def test_an_unknown_effect_of_an_item_names_the_item(hand: Hand) -> None:
     with pytest.raises(RefusedError, match=r"resolve one of its items, as in 'pay\[0\]'"):
         hand.operator.resolve(task_id, "pay", "done")
     assert hand.operator.resolve(task_id, "pay[1]", "done").is_changed
+
+
+def test_the_doctors_limited_lists_are_ordered(hand: Hand) -> None:
+    """What a limit leaves out does not depend on where the rows are stored."""
+    with hand.database.connect("reader") as connection:
+        asked = record_statements(connection)
+        health.unknown_calls(connection)
+        health.stuck_tasks(connection)
+    limited = [sql for sql in asked if " LIMIT " in sql]
+    assert len(limited) == 2
+    assert [sql for sql in limited if " ORDER BY " not in sql] == []
 
 
 @pytest.mark.parametrize("is_late", [True, False])

@@ -118,3 +118,17 @@ def test_a_group_is_waiting_when_its_items_are(hand: Hand) -> None:
     hand.settle({"each[0]": Waiting(Signal("go"))})
     assert _of(hand, task_id) == "waiting", "the second is held back by the window"
     assert [on["step"] for on in hand.document(task_id)["waiting_on"]] == ["each[0]"]
+
+
+@pytest.mark.parametrize("beside", [None, _asks, _unknown])
+def test_the_list_names_a_signal_only_where_nothing_else_is_waited_for(
+    hand: Hand, beside: Callable[[Hand], Waiting] | None
+) -> None:
+    """A task that also asks a person is not shown as one that a signal lets go on."""
+    hand.start(graph(step("a"), step("b")))
+    other_wait = Waiting(Signal("go")) if beside is None else beside(hand)
+    hand.settle({"a": other_wait, "b": Waiting(Signal("go"))})
+    with hand.database.connect("reader") as connection:
+        (listed,) = task_documents.list_tasks(connection)
+    assert listed["waits"] == 2
+    assert listed["signal"] == ("go" if beside is None else None)

@@ -329,7 +329,7 @@ def test_a_run_that_a_person_asked_for_ignores_the_overlap(bench: TriggerBench) 
     """It starts beside an open task, and while the trigger is paused."""
     define(bench)
     bench.fire_at(0)
-    bench.change(status="paused", next_at=None)
+    bench.commands.pause(bench.row.id)
     bench.at(1)
     bench.fire_at(1, ignores_overlap=True)
     assert len(bench.open_ids()) == 2
@@ -341,10 +341,10 @@ def test_a_paused_trigger_keeps_its_queue(bench: TriggerBench) -> None:
     bench.fire_at(0)
     bench.at(1)
     bench.fire_at(1)
-    bench.change(status="paused", next_at=None)
+    bench.commands.pause(bench.row.id)
     bench.end(bench.task_ids()[0])
     assert bench.fates() == [(0, "started"), (1, "queued")]
-    bench.change(status="active")
+    bench.commands.resume(bench.row.id)
     assert bench.fates() == [(0, "started"), (1, "started")]
 
 

@@ -94,7 +94,7 @@ def test_an_unreadable_task_can_only_be_cancelled(hand: Hand) -> None:
     with unreadable(hand, "bad"):
         fresh = type(hand.operator)(hand.database, hand.clock)
         for command in (fresh.resume, fresh.retry):
-            with pytest.raises(RefusedError, match="only be cancelled: version 1 of the workflow"):
+            with pytest.raises(RefusedError, match="only be canceled: version 1 of the workflow"):
                 command(task_id)
         assert fresh.cancel(task_id).is_changed
     assert hand.status(task_id) == "canceled"

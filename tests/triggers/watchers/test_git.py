@@ -282,7 +282,9 @@ def test_git_runs_no_program_that_an_address_or_a_configuration_names(
     repository.commit("first")
     stolen = tmp_path / "stolen"
     config = tmp_path / "home" / ".gitconfig"
-    config.write_text(f'[url "ext::touch {stolen} "]\n\tinsteadOf = evil:\n')
+    config.write_text(
+        f'[url "ext::touch {stolen} "]\n\tinsteadOf = evil:\n[protocol "ext"]\n\tallow = always\n'
+    )
     with pytest.raises(SourceError, match="transport 'ext' not allowed"):
         watching("evil:x").poll()
     program = tmp_path / "program"
@@ -298,11 +300,19 @@ def test_git_runs_no_program_that_an_address_or_a_configuration_names(
     assert stolen.exists()
 
 
-def test_passwords_in_an_address_are_not_shown(repository: Repository) -> None:
-    """Neither in an item nor in a message."""
+def test_passwords_in_an_address_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if git itself prints them."""
+    git = tmp_path / "git"
+    git.write_text('#!/bin/sh\necho "fatal: $@" >&2\nexit 128\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SourceError) as failed:
         watching("https://person:hunter2@127.0.0.1:9/x.git").poll()
-    assert "hunter2" not in str(failed.value) and "https://127.0.0.1:9/x.git" in str(failed.value)
+    assert "hunter2" not in str(failed.value) and "-- https://127.0.0.1:9/x.git" in str(
+        failed.value
+    )
 
 
 def test_git_never_asks_and_is_ended_in_time(

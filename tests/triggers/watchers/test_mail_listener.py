@@ -183,7 +183,7 @@ def test_a_refused_login_is_not_repeated_soon(
 
     async def story() -> None:
         listener = MailListener(mail_keys(server.port))
-        monkeypatch.setattr(mail.asyncio, "sleep", sleep)
+        monkeypatch.setattr("agent.triggers.watchers.mail.asyncio.sleep", sleep)
         listening = asyncio.create_task(listener.listen(poll_context(), lambda: None))
         async with asyncio.timeout(15):
             await waiting.wait()
@@ -191,3 +191,20 @@ def test_a_refused_login_is_not_repeated_soon(
 
     _run(story)
     assert delays == [300.0]
+
+
+def test_what_listeners_share_can_be_closed(server: ImapServer) -> None:
+    """A daemon that ends closes all that polls and listeners share."""
+
+    async def story() -> None:
+        wakes = Wakes()
+        context = poll_context()
+        listener = MailListener(mail_keys(server.port))
+        listening = asyncio.create_task(listener.listen(context, wakes.wake))
+        await wakes.wait_for(1)
+        await _end(listening)
+        assert context.resources
+        for resource in context.resources.values():
+            await resource.aclose()
+
+    _run(story)

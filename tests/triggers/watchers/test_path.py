@@ -1,6 +1,7 @@
 """The source `path`: which files count, when, and what is never taken for a deletion."""
 
 import asyncio
+import errno
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from agent.triggers.watchers import path as path_source
 from agent.triggers.watchers import path_scan, path_snapshot
 from agent.triggers.watchers.path_snapshot import Entry, Rules, observe
 from agent.triggers.watchers.source import SourceError
+from tests.support.attempt import HandClock
 from tests.support.file_polls import AN_HOUR, Watching
 
 ALL = ["created", "changed", "deleted"]
@@ -205,6 +207,19 @@ def test_a_first_poll_waits_for_recent_files_and_leaves_out_those_that_change(
     assert events(watcher.poll()) == [("created", "growing.txt")]
 
 
+def test_a_first_poll_waits_by_itself_and_not_by_the_clock(tmp_path: Path) -> None:
+    """Whatever the clock shows then, what was unchanged for the quiet time counts."""
+
+    class StillClock(HandClock):
+        def now(self) -> int:
+            return 1_000_000
+
+    (tmp_path / "a.txt").write_text("one")
+    watcher = watching(tmp_path, quiet_seconds=0.1)
+    watcher.clock = StillClock()
+    assert events(watcher.poll()) == [("created", "a.txt")]
+
+
 def test_a_first_poll_does_not_wait_for_a_long_quiet_time(tmp_path: Path) -> None:
     """What was modified just now comes once that time has passed."""
     (tmp_path / "a.txt").write_text("one")
@@ -320,6 +335,27 @@ def test_a_directory_that_is_gone_is_an_error(tmp_path: Path) -> None:
     assert watcher.cursor == before
     (tmp_path / "away").rename(watched)
     assert settle(watcher) == []
+
+
+def test_a_directory_that_goes_during_the_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One below takes its files with it; without the root nothing is known."""
+    (tmp_path / "sub").mkdir()
+    for name in ["a.txt", "sub/b.txt"]:
+        (tmp_path / name).write_text("x")
+    gone, scandir = tmp_path / "sub", os.scandir
+
+    def scan(directory: str) -> Any:
+        if directory == str(gone):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", directory)
+        return scandir(directory)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert events(watching(tmp_path, recursive=True).poll()) == [("created", "a.txt")]
+    gone = tmp_path
+    with pytest.raises(SourceError, match="cannot be read: No such file"):
+        watching(tmp_path, recursive=True).poll()
 
 
 def test_a_first_poll_of_nothing_is_an_error(tmp_path: Path) -> None:

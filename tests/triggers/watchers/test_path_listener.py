@@ -101,6 +101,17 @@ def test_links_are_not_listened_to(tmp_path: Path) -> None:
     assert set(directories(path, threading.Event())) == {str(watched), str(watched / "sub")}
 
 
+@pytest.mark.skipif(
+    not Path("/dev/pts").is_dir() or Path("/dev/pts").stat().st_dev == Path("/dev").stat().st_dev,
+    reason="needs a file system that is mounted below another",
+)
+def test_other_file_systems_below_are_not_entered() -> None:
+    """What is unmounted there would look as if it was deleted."""
+    path = WatchedPath.of({"path": "/dev", "recursive": True}, None)
+    found = directories(path, threading.Event())
+    assert "/dev" in found and "/dev/pts" not in found
+
+
 def test_directories_that_come_and_go_are_followed(tmp_path: Path) -> None:
     """One that does not exist yet, one that is made again, and new ones below."""
     watched = tmp_path / "watched"

@@ -1,0 +1,218 @@
+"""Finds a calendar on a CalDAV server and queries its events.
+
+The requests go through the client and the address policy of the `http` step. The caldav library has a
+client of its own, which knows neither; so only its elements are used here, to write the queries and to
+read the answers. Credentials are sent to the origin of the definition alone.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import unquote, urljoin, urlsplit
+
+from agent.core.redaction import everywhere
+from agent.steps.attempt.secrets import Secrets
+from agent.steps.http.response import delay_seconds
+from agent.steps.types.errors import DefiniteFailure
+from agent.triggers.watchers.http_poll import redact, shown
+from agent.triggers.watchers.parser_process import parse_apart
+from agent.triggers.watchers.source import Json, PollContext, SourceError, require
+
+_REFUSED_SECONDS: Final = 300.0
+"""Servers lock accounts after a number of wrong passwords."""
+_REFUSED: Final = frozenset({401, 403})
+_OVERLOADED: Final = frozenset({429, 503})
+_CALENDARS_SHOWN: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A complete response to one request."""
+
+    status: int
+    content_type: str
+    body: bytes
+    url: str
+    retry_seconds: float | None
+    """What `Retry-After` asks for."""
+
+
+class CalendarClient:
+    """Sends the requests of one poll."""
+
+    def __init__(self, keys: dict[str, Any], context: PollContext) -> None:
+        self._url: str = keys["url"]
+        self._context = context
+        self._headers = _authorization(keys)
+
+    async def get(self) -> Response:
+        """Fetch the address itself."""
+        return await self.send("GET", self._url, {"Accept": "text/calendar, */*;q=0.5"})
+
+    async def propfind(self, url: str, names: Sequence[Any], depth: int) -> Response:
+        """Ask for properties of a resource, and with depth 1 of those in it."""
+        dav = require("caldav.elements.dav", "caldav")
+        query = dav.Propfind() + (dav.Prop() + [name() for name in names])
+        return await self.send("PROPFIND", url, {"Depth": str(depth)}, _xml(query))
+
+    async def events(self, url: str, span: tuple[datetime, datetime] | None) -> Response:
+        """Query the events of a calendar, all of them or those in a span."""
+        cdav = require("caldav.elements.cdav", "caldav")
+        dav = require("caldav.elements.dav", "caldav")
+        event = cdav.CompFilter("VEVENT")
+        if span is not None:
+            event += cdav.TimeRange(*span)
+        wanted = cdav.Filter() + (cdav.CompFilter("VCALENDAR") + event)
+        query = cdav.CalendarQuery() + (dav.Prop() + cdav.CalendarData()) + wanted
+        return await self.send("REPORT", url, {"Depth": "1"}, _xml(query))
+
+    async def send(
+        self, method: str, url: str, headers: dict[str, str], body: str | None = None
+    ) -> Response:
+        """Send one request and return its response, whatever its status."""
+        from agent.steps.http.exchange import Exchange
+
+        if _origin(url) != _origin(self._url):
+            raise SourceError(
+                f"the calendar of {shown(self._url)} is at {shown(url)}, another server; write"
+                " that address as `url`"
+            )
+        values: dict[str, Any] = {"headers": {**headers, **self._headers}}
+        if body is not None:
+            values["headers"]["Content-Type"] = "application/xml; charset=utf-8"
+            values["data"] = body
+        limit_bytes = self._context.limits.response_bytes
+        try:
+            response = await Exchange(self._context, is_effect=False).fetch(
+                method, url, values, set(self._headers), limit_bytes
+            )
+        except DefiniteFailure as problem:
+            text = str(problem).replace(url, shown(url))
+            raise SourceError(redact(f"{shown(url)}: {text}")) from None
+        if response.body is None:
+            raise SourceError(f"{shown(url)}: the response is larger than {limit_bytes} bytes")
+        kind = response.headers.get("content-type", "")
+        now_us = self._context.clock.now()
+        retry_seconds = delay_seconds(response.headers.get("retry-after"), now_us)
+        return Response(response.status, kind, response.body, str(response.url), retry_seconds)
+
+
+def check_status(response: Response, expected: int) -> None:
+    """Raise `SourceError` for another status than this one."""
+    if response.status == expected:
+        return
+    text = f"{shown(response.url)} was answered with status {response.status}"
+    if response.status in _REFUSED:
+        raise SourceError(
+            f"{text}: check `user` and `password` (Basic authentication is used)",
+            retry_seconds=_REFUSED_SECONDS,
+        )
+    raise SourceError(
+        text, retry_seconds=response.retry_seconds if response.status in _OVERLOADED else None
+    )
+
+
+async def find_calendar(
+    client: CalendarClient, keys: dict[str, Any], context: PollContext
+) -> str | None:
+    """Return the address of the calendar; None if the address is not of a CalDAV server."""
+    cdav = require("caldav.elements.cdav", "caldav")
+    dav = require("caldav.elements.dav", "caldav")
+    about = (
+        dav.ResourceType,
+        dav.DisplayName,
+        dav.CurrentUserPrincipal,
+        cdav.CalendarHomeSet,
+        cdav.SupportedCalendarComponentSet,
+    )
+    url: str = keys["url"]
+    response = await client.propfind(url, about, 0)
+    if response.status == 401 and keys.get("user") is not None:
+        check_status(response, 207)
+    if response.status != 207:
+        return None
+    resource = await _first(response, context)
+    name: str | None = keys.get("calendar")
+    if resource["is_calendar"] and (name is None or _is_named(resource, name)):
+        return response.url
+    home, principal = resource["home"], resource["principal"]
+    if home is None and principal is not None:
+        response = await client.propfind(urljoin(response.url, principal), about, 0)
+        check_status(response, 207)
+        home = (await _first(response, context))["home"]
+    response = await client.propfind(urljoin(response.url, home or ""), about, 1)
+    check_status(response, 207)
+    found = await _resources(response, context)
+    calendars = [each for each in found if each["is_calendar"] and each["has_events"]]
+    return urljoin(response.url, str(_chosen(url, calendars, name)["href"]))
+
+
+def _chosen(url: str, calendars: list[dict[str, Json]], name: str | None) -> dict[str, Json]:
+    fitting = [each for each in calendars if name is None or _is_named(each, name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = sorted(_name(each) for each in calendars)
+    names = ", ".join(map(repr, known[:_CALENDARS_SHOWN])) or "none"
+    if name is None:
+        raise SourceError(f"{shown(url)} has several calendars or none; name one: {names}")
+    count = "no calendar" if not fitting else f"{len(fitting)} calendars"
+    raise SourceError(f"{shown(url)} has {count} called {name!r}; there are {names}")
+
+
+def _name(resource: dict[str, Json]) -> str:
+    segment = unquote(urlsplit(resource["href"]).path.rstrip("/").rpartition("/")[2])
+    return str(resource["name"] or segment)
+
+
+def _is_named(resource: dict[str, Json], name: str) -> bool:
+    segment = unquote(urlsplit(resource["href"]).path.rstrip("/").rpartition("/")[2])
+    return name in (resource["name"], segment)
+
+
+async def _resources(response: Response, context: PollContext) -> list[dict[str, Json]]:
+    try:
+        found: list[dict[str, Json]] = await parse_apart(
+            "caldav_document", response.body, {}, context
+        )
+    except SourceError as problem:
+        raise SourceError(redact(f"the answer of {shown(response.url)} {problem}")) from None
+    return found
+
+
+async def _first(response: Response, context: PollContext) -> dict[str, Json]:
+    found = await _resources(response, context)
+    if not found:
+        raise SourceError(f"the answer of {shown(response.url)} is empty")
+    return found[0]
+
+
+def _authorization(keys: dict[str, Any]) -> dict[str, str]:
+    if keys.get("user") is None:
+        return {}
+    password = ""
+    if keys.get("password") is not None:
+        try:
+            password = Secrets().resolve(keys["password"], frozenset({()}))
+        except DefiniteFailure as problem:
+            raise SourceError(f"the password for {shown(keys['url'])}: {problem}") from None
+    encoded = base64.b64encode(f"{keys['user']}:{password}".encode()).decode("ascii")
+    if password:
+        everywhere.hide(encoded, f"{keys['user']} {keys['password']}")
+    return {"Authorization": f"Basic {encoded}"}
+
+
+def _xml(query: Any) -> str:
+    etree = require("lxml.etree", "lxml")
+    written: bytes = etree.tostring(query.xmlelement(), encoding="utf-8", xml_declaration=True)
+    return written.decode("utf-8")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", None, None
+    return parts.scheme, parts.hostname, port
