@@ -21,6 +21,7 @@ async def watch_marks(
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     seen = database.write_mark()
+    timer: asyncio.TimerHandle | None = None
 
     def check() -> None:
         nonlocal seen, timer
@@ -44,7 +45,8 @@ async def watch_marks(
     try:
         await ended
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
 
 
 class Listener:
