@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event
 
 from agent.config.settings import EngineSettings
 from bench import process, usage
-from bench.programs.triggers import IN_FLIGHT, LEAD_SECONDS, Beside, lag_figures
+from bench.programs.triggers import IN_FLIGHT, LEAD_SECONDS, Beside, Measure, lag_figures
 from bench.session import session
 
 _A_YEAR: Final = timedelta(days=365)
@@ -26,8 +26,8 @@ _ran = asyncio.Semaphore(0)
 
 def main(case: str, url: str, **given: Any) -> dict[str, Any]:
     """Measure one case; `url` is where its jobs are stored."""
-    measure = {"punctual": _punctual, "burst": _burst, "rest": _rest}[case]
-    return asyncio.run(measure(url, **given))
+    cases: dict[str, Measure] = {"punctual": _punctual, "burst": _burst, "rest": _rest}
+    return asyncio.run(cases[case](url, **given))
 
 
 async def note(due: float) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from agent.config.models import BudgetSettings
@@ -20,6 +20,8 @@ from agent.workflows.graph import Graph
 from bench import definitions, load, process, usage
 from bench.session import Session, session
 
+Measure = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+
 LEAD_SECONDS: Final = 3.0
 """From the recording of the schedules to the first instant; W is at its speed by then."""
 IN_FLIGHT: Final = 50
@@ -30,13 +32,11 @@ _PATIENCE_SECONDS: Final = 120.0
 
 def main(case: str, url: str, **given: Any) -> dict[str, Any]:
     """Measure one case."""
-    measure = {"punctual": _punctual, "burst": _burst, "alone": _alone}[case]
-    return asyncio.run(_with_schedules(url, measure, **given))
+    cases: dict[str, Measure] = {"punctual": _punctual, "burst": _burst, "alone": _alone}
+    return asyncio.run(_with_schedules(url, cases[case], **given))
 
 
-async def _with_schedules(
-    url: str, measure: Callable[..., Awaitable[dict[str, Any]]], **given: Any
-) -> dict[str, Any]:
+async def _with_schedules(url: str, measure: Measure, **given: Any) -> dict[str, Any]:
     async with session(url, EngineSettings(slots=IN_FLIGHT, batch=64)) as opened:
         return await measure(opened, **given)
 
