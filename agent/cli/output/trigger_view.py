@@ -22,6 +22,8 @@ MARKS = {
 _WHOLE = 4000
 """Where one trigger is shown, its reasons and errors are shown whole."""
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_ALMOST = 0.98
+"""What is this close to a unit counts as one of it."""
 
 
 def print_schedules(schedules: list[Document]) -> None:
@@ -203,8 +205,14 @@ def next_poll(entry: Document) -> str:
 
 def distance(seconds: float) -> str:
     """Return how far away an instant is, in its largest unit: `in 3 h`, `2 d ago`."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if abs(seconds) >= size), (1, "s"))
-    number = round(abs(seconds) / size)
+    number, unit = next(
+        (
+            (round(abs(seconds) / size), unit)
+            for size, unit in _UNITS
+            if abs(seconds) >= size * _ALMOST
+        ),
+        (0, "s"),
+    )
     if number == 0:
         return "now"
     return f"in {number} {unit}" if seconds > 0 else f"{number} {unit} ago"

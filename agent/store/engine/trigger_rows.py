@@ -73,6 +73,8 @@ FIRING_COLUMNS: Final = tuple(_FIRING_TYPES)
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
 DAY_US: Final = 86_400_000_000
+CLOCK_ERROR_US: Final = 60_000_000
+"""What was recorded later than this from now was recorded by a clock that ran ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +158,6 @@ def active_versions(connection: Connection) -> dict[str, int]:
     return {str(trigger_id): int(version) for trigger_id, version in rows}
 
 
-def active_watchers(connection: Connection) -> list[tuple[str, str]]:
-    """Return (id, hash of its source) of every watcher in use."""
-    rows = connection.query(
-        "SELECT id, timing_hash FROM triggers WHERE kind = 'watch' AND status = 'active'"
-    )
-    return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
-
-
 def find_all(connection: Connection, ids: Sequence[str]) -> list[TriggerRow]:
     """Return these triggers, by id."""
     if not ids:
@@ -244,6 +238,15 @@ def next_time(connection: Connection, kind: str, after: int = -(2**62)) -> int |
     return None if not rows else int(rows[0][0])
 
 
+def active_watchers(connection: Connection) -> list[tuple[str, str]]:
+    """Return (id, hash of its source) of every watcher in use; each has a time for its next poll."""
+    rows = connection.query(
+        f"SELECT t.id, t.timing_hash FROM triggers AS t WHERE {_DUE} AND t.kind = 'watch'"
+        " AND t.status = 'active'"
+    )
+    return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
+
+
 def next_release(connection: Connection, now: int) -> int | None:
     """Return when the next queued run may start that waits for its time only."""
     rows = connection.query(
@@ -256,9 +259,10 @@ def releasable(connection: Connection, now: int) -> list[str]:
     """Return active triggers with a queued run that is due and, as far as can be seen, may start."""
     rows = connection.query(
         "SELECT DISTINCT f.trigger_id FROM firings AS f JOIN triggers AS t ON t.id = f.trigger_id"
-        " WHERE f.status = 'queued' AND f.due_at <= :now AND t.status = 'active'"
-        " ORDER BY f.trigger_id",
+        " WHERE f.status = 'queued' AND (f.due_at <= :now OR f.recorded_at > :ahead)"
+        " AND t.status = 'active' ORDER BY f.trigger_id",
         now=now,
+        ahead=now + CLOCK_ERROR_US,
     )
     return [str(row[0]) for row in rows]
 
@@ -452,12 +456,15 @@ def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, u
     """Take the right to poll a watcher, unless another daemon has it; return whether that worked."""
     changed = tx.execute(
         "UPDATE triggers SET owner = :owner, owned_until = :until WHERE id = :id"
-        " AND version = :version AND (owner IS NULL OR owner = :owner OR owned_until < :now)",
+        " AND version = :version AND (owner IS NULL OR owner = :owner OR owned_until < :now"
+        " OR owned_until > :furthest)",
         id=trigger_id,
         version=version,
         owner=owner,
         now=now,
         until=until,
+        # A lease that is longer than any was taken by a clock that ran ahead.
+        furthest=until + CLOCK_ERROR_US,
     )
     return changed > 0
 

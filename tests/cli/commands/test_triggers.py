@@ -75,7 +75,7 @@ def test_a_backfill_prints_its_instants(cli: Cli, database: Database) -> None:
     assert "2026-03-03 09:00 (" in dry, "a date as an end is the whole day"
     capped = cli(*arguments, "--most", "2", "--json").json
     assert capped["instants"] == ["2026-03-01T00:00:00.000Z", "2026-03-02T00:00:00.000Z"]
-    assert "1 later ones are left out" in capped["message"]
+    assert "1 later one is left out" in capped["message"]
     shown = cli("schedules", "show", "daily", "-n", "1").out
     assert "queued: 1" in shown, "the other one has started"
     assert shown.count("○") == 1
