@@ -91,14 +91,13 @@ class Triggers:
     @contextmanager
     def sources(self) -> Iterator[None]:
         """Let watchers poll the simulated sources."""
-        before = watch_runner.source_of
-        watch_runner.source_of = lambda spec: self._sources[  # type: ignore[assignment]
-            spec["python"]["call"].partition(":")[2]
-        ]
+        module: Any = watch_runner
+        before = module.source_of
+        module.source_of = lambda spec: self._sources[spec["python"]["call"].partition(":")[2]]
         try:
             yield
         finally:
-            watch_runner.source_of = before
+            module.source_of = before
 
     # What daemons do.
 
