@@ -54,6 +54,7 @@ class TriggerJobs:
         self._is_ready = False
         self._is_refreshing = False
         self._firing = asyncio.Lock()
+        self._reading = asyncio.Lock()
         worker.services.start_missed = self._start_missed
         jobs.at(SCHEDULES, self._run_schedules)
         jobs.at(WATCHERS, self._run_watchers)
@@ -132,9 +133,16 @@ class TriggerJobs:
 
     async def _refresh(self) -> None:
         if self._is_ready:
-            await self._set_schedule_time()
-            await self._set_watch_time()
-            await self._jobs.in_thread(self._watchers.listen)
+            # One at a time: an older answer must not replace a newer one.
+            async with self._reading:
+                schedules, watchers = await self._jobs.in_thread(self._read_times)
+                self._jobs.set_time(SCHEDULES, schedules)
+                self._jobs.set_time(WATCHERS, watchers)
+
+    def _read_times(self) -> tuple[int | None, int | None]:
+        """Return when the next schedule and the next watcher are due; follows the listeners too."""
+        self._watchers.listen()
+        return self._schedules.next_time(), self._watchers.next_time()
 
     async def _set_schedule_time(self) -> None:
         self._jobs.set_time(SCHEDULES, await self._jobs.in_thread(self._schedules.next_time))
@@ -161,8 +169,8 @@ class TriggerJobs:
             log.warning("triggers.not_refreshed", error=str(error))
 
     def _on_poll(self) -> None:
-        """Follow a poll that has ended; called in the watchers' thread."""
-        self._loop.call_soon_threadsafe(self._start_refresh)
+        """Start what waited for the end of a poll; called in the watchers' thread."""
+        self._jobs.set_time(WATCHERS, self._database.clock.now())
 
     async def _fire_from_thread(self, update: TriggerUpdate) -> FireResult:
         """Let the worker apply a plan; awaited in the watchers' event loop."""

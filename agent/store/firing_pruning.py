@@ -11,6 +11,8 @@ from typing import Final
 
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
+from agent.store.engine import trigger_rows
+from agent.store.engine.reads import Rows
 from agent.store.engine.trigger_rows import DAY_US
 
 ABSENT_US: Final = 90 * DAY_US
@@ -64,9 +66,22 @@ def prune_in_steps(
 
 def _remove_firings(connection: Connection, trigger_id: str, before_us: int) -> Iterator[int]:
     """Remove the old firings of one trigger, from the oldest on."""
-    after: tuple[int, str] = (-1, "")
-    while page := connection.query(
-        f"SELECT f.recorded_at, f.key, CASE WHEN {_REMOVABLE} THEN 1 ELSE 0 END"
+    after: tuple[int, str] | None = (-1, "")
+    while after is not None:
+        with connection.transaction():
+            # The lock of everything that writes firings: they are not changed meanwhile.
+            trigger_rows.lock(connection, [trigger_id], is_waiting=True)
+            page = _page(connection, trigger_id, before_us, after)
+            removed = _remove_page(connection, trigger_id, page)
+        after = (page[-1][0], page[-1][1]) if len(page) == _PAGE else None
+        yield removed
+
+
+def _page(connection: Connection, trigger_id: str, before_us: int, after: tuple[int, str]) -> Rows:
+    """Return (when it was recorded, key, last instant, whether it may go) of the next firings."""
+    return connection.query(
+        "SELECT f.recorded_at, f.key, coalesce(f.until_at, f.nominal_at),"
+        f" CASE WHEN {_REMOVABLE} THEN 1 ELSE 0 END"
         " FROM firings AS f JOIN triggers AS t ON t.id = f.trigger_id"
         " WHERE f.trigger_id = :id AND f.recorded_at < :before"
         " AND (f.recorded_at, f.key) > (:at, :key)"
@@ -76,16 +91,24 @@ def _remove_firings(connection: Connection, trigger_id: str, before_us: int) -> 
         at=after[0],
         key=after[1],
         most=_PAGE,
-    ):
-        after = (page[-1][0], page[-1][1])
-        keys = [key for _, key, is_removable in page if is_removable]
-        if not keys:
-            continue
-        with connection.transaction():
-            removed = connection.execute(
-                "DELETE FROM firings WHERE trigger_id = :id AND status <> 'queued'"
-                f" AND key IN {connection.sql.ids()}",
-                id=trigger_id,
-                ids=encode(keys, "keys"),
-            )
-        yield removed
+    )
+
+
+def _remove_page(connection: Connection, trigger_id: str, page: Rows) -> int:
+    keys = [key for _, key, _, is_removable in page if is_removable]
+    if not keys:
+        return 0
+    # The checker asks for the fates of later instants only.
+    last = max((last for _, _, last, is_removable in page if is_removable and last), default=None)
+    if last is not None:
+        connection.execute(
+            "UPDATE triggers SET pruned_until = :last WHERE id = :id"
+            " AND (pruned_until IS NULL OR pruned_until < :last)",
+            id=trigger_id,
+            last=last,
+        )
+    return connection.execute(
+        f"DELETE FROM firings WHERE trigger_id = :id AND key IN {connection.sql.ids()}",
+        id=trigger_id,
+        ids=encode(keys, "keys"),
+    )

@@ -10,35 +10,31 @@ from typing import Any, Final
 
 # Registers the kinds of steps that the workflow has.
 import agent.steps.spec.registry  # noqa: F401
-from agent.core.clock import to_iso
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.errors import DefiniteFailure
+from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.creation import Submission
+from agent.triggers.local_time import shown_time, zone_of_spec
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 
 Json = Any
 
 WORKFLOW: Final = "_catch_up"
-_LATEST, _ALL, _NONE = "the latest", "all", "none"
+_LATEST, _ALL, _NONE = "latest", "all", "none"
 
 _TEXT: Final = f"""\
 name: {WORKFLOW}
 description: asks which missed runs of a schedule to start
 inputs:
   trigger: string
-  count: integer
-  first: string
-  last: string
+  message: string
   instants: {{type: array}}
 steps:
   ask:
     input:
-      message: >-
-        {{{{ inputs.trigger }}}} missed {{{{ inputs.count }}}} runs, from {{{{ inputs.first }}}} to
-        {{{{ inputs.last }}}}. Which should start now? At most the newest
-        {{{{ inputs.instants | length }}}} can.
+      message: "{{{{ inputs.message }}}}"
       choices: [{_LATEST}, {_ALL}, {_NONE}]
   start:
     depends_on: [ask]
@@ -64,14 +60,22 @@ def question(row: TriggerRow, count: int, first: int, last: int, instants: list[
         graph=workflow(),
         input={
             "trigger": row.id,
-            "count": count,
-            "first": to_iso(first),
-            "last": to_iso(last),
+            "message": _message(row, count, (first, last), len(instants)),
             "instants": list(instants),
         },
         trigger={"kind": "catch_up", "trigger": row.id},
         source=_TEXT,
     )
+
+
+def _message(row: TriggerRow, count: int, span: tuple[int, int], startable: int) -> str:
+    """Return the question, with times in the schedule's zone."""
+    zone = zone_of_spec(decode(row.spec))
+    first, last = (shown_time(instant, zone) for instant in span)
+    if count == 1:
+        return f"{row.id} missed its run of {last}. Start it now?"
+    more = "" if startable == count else f" All means the newest {startable}."
+    return f"{row.id} missed {count:,} runs, from {first} to {last}. Which should start now?{more}"
 
 
 async def start(

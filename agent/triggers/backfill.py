@@ -36,7 +36,8 @@ class Backfill:
         if not self.left_out:
             return ""
         number = f"{self.left_out:,}" if self.is_exact else f"at least {self.left_out:,}"
-        return f"; {number} later ones are left out: repeat the command, or raise the maximum"
+        ones = "one is" if self.left_out == 1 else "ones are"
+        return f"; {number} later {ones} left out: repeat the command, or raise the maximum"
 
 
 def find_backfill(

@@ -20,8 +20,9 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.trigger_update import FireResult, Mark, Run, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers import backfill as backfills
-from agent.triggers.documents import find_trigger, shown_time, zone_of
+from agent.triggers.documents import find_trigger, zone_of
 from agent.triggers.instants import Timing
+from agent.triggers.local_time import shown_time
 from agent.triggers.run_builder import (
     InputsRefusedError,
     RunBuilder,
@@ -215,7 +216,10 @@ class TriggerCommands:
             found = backfills.find_backfill(connection, _timing(row), row.id, span, most)
             number = _counted(len(found.instants), "run")
             if not found.instants:
-                return _Plan(None, "every instant in this time has its own row: nothing to run")
+                return _Plan(
+                    None,
+                    "every instant in this time was started or skipped by itself: nothing to run",
+                )
             if dry_run:
                 return _Plan(None, f"would queue {number}{found.remark}", found.instants)
             update = self._backfill_update(connection, row, now, found.instants)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from itertools import islice
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from agent.core.clock import to_iso
 from agent.core.state_machine import TriggerStatus
@@ -15,7 +14,7 @@ from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.triggers.instants import Timing
-from agent.triggers.local_time import machine_zone, to_local, zone_name
+from agent.triggers.local_time import zone_name, zone_of_spec
 from agent.triggers.run_builder import instant_key
 from agent.triggers.specs import SCHEDULE
 from agent.workflows.compile.watch_sources import SOURCES
@@ -133,19 +132,7 @@ def _hint(
 
 def zone_of(row: TriggerRow) -> tzinfo:
     """Return the time zone in which the times of a trigger are written and shown."""
-    name = decode(row.spec).get("timezone")
-    try:
-        return ZoneInfo(name) if name else machine_zone()
-    except Exception:
-        # A broken definition: its times are still shown.
-        return machine_zone()
-
-
-def shown_time(instant_us: int, zone: tzinfo) -> str:
-    """Return an instant for people, in a zone."""
-    local = to_local(instant_us, zone)
-    spec = "%Y-%m-%d %H:%M" if local.second == 0 else "%Y-%m-%d %H:%M:%S"
-    return f"{local.strftime(spec)} {local.tzname() or zone_name(zone)}"
+    return zone_of_spec(decode(row.spec))
 
 
 def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:

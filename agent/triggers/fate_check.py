@@ -57,9 +57,9 @@ def _without_fate(connection: Connection, trigger_id: str) -> list[int]:
 
 
 def _begins(row: TriggerRow) -> int:
-    """Return the time from which its present definition decides.
+    """Return the time from which its present definition decides, and no fate was pruned.
 
     After an edit of its times that is up to a second later than the origin of `every`, which is a
     whole second.
     """
-    return max(row.created_at, row.anchor_at + SECOND)
+    return max(row.created_at, row.anchor_at + SECOND, row.pruned_until or 0)

@@ -10,7 +10,7 @@ import os
 import warnings
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
@@ -169,6 +169,23 @@ def _offset_of_now() -> tzinfo:
     zone = datetime.now(UTC).astimezone().tzinfo
     assert zone is not None
     return zone
+
+
+def zone_of_spec(spec: dict[str, Any]) -> tzinfo:
+    """Return the time zone in which the times of a trigger are written and shown."""
+    name = spec.get("timezone")
+    try:
+        return ZoneInfo(name) if name else machine_zone()
+    except Exception:
+        # A broken definition: its times are still shown.
+        return machine_zone()
+
+
+def shown_time(instant_us: int, zone: tzinfo) -> str:
+    """Return an instant for people, in a zone."""
+    local = to_local(instant_us, zone)
+    spec = "%Y-%m-%d %H:%M" if local.second == 0 else "%Y-%m-%d %H:%M:%S"
+    return f"{local.strftime(spec)} {local.tzname() or zone_name(zone)}"
 
 
 def zone_name(zone: tzinfo) -> str:

@@ -104,8 +104,7 @@ def mark_all(
 
 
 def _mark(first: int, last: int, count: int, status: FiringStatus, reason: str) -> Mark:
-    if count == 1:
-        return Mark(instant_key(last), status, reason, last)
+    """Return a range, even of one instant: a person may still start what it holds."""
     return Mark(range_key(first, last), status, reason, first, last, count)
 
 
@@ -168,7 +167,7 @@ class SchedulePlanner:
             self._update.marks.append(
                 _mark(due.first_missed, last, unstarted, FiringStatus.MISSED, reason)
             )
-            self._report(due, unstarted, reason)
+            self._report(due, last, unstarted, reason)
             if self._spec.get("catch_up") == "ask":
                 self._ask(due, unstarted, last)
         stagger = int(self._spec.get("stagger_seconds", 10.0) * SECOND)
@@ -185,7 +184,7 @@ class SchedulePlanner:
             return
         count = due.missed_count + (due.on_time is not None)
         self._update.marks.append(_mark(first, due.last, count, FiringStatus.MISSED, reason))
-        self._report(due, count, reason)
+        self._report(due, due.last, count, reason)
 
     def _ask(self, due: Due, count: int, last: int) -> None:
         """Let a person choose which of the missed instants start."""
@@ -222,12 +221,12 @@ class SchedulePlanner:
             return [], f"{_NOT_RUNNING}, for longer than its window"
         return candidates[-1:], f"{_NOT_RUNNING}; a later instant starts instead"
 
-    def _report(self, due: Due, count: int, reason: str) -> None:
+    def _report(self, due: Due, last: int, count: int, reason: str) -> None:
         data = {
             "count": count,
             "is_exact": due.is_exact,
             "from": to_iso(due.first_missed if due.first_missed is not None else due.on_time),
-            "to": to_iso(due.last),
+            "to": to_iso(last),
             "reason": reason,
             "catch_up": self._spec.get("catch_up", "latest"),
         }

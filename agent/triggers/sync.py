@@ -46,13 +46,16 @@ def sync_workflow(
     if not stored and not specs:
         return changes
     rows = {row.id: row for row in trigger_rows.lock(tx, sorted(stored), is_waiting=True)}
+    new: list[dict[str, Any]] = []
     for spec in specs:
         row = rows.pop(spec.id, None)
         if row is None:
-            trigger_rows.insert(tx, [_new_row(spec, version, directory, now)])
+            new.append(_new_row(spec, version, directory, now))
             changes.added.append(spec.id)
         elif _edit(tx, row, spec, version, directory, now):
             changes.edited.append(spec.id)
+    if new:
+        trigger_rows.insert(tx, new)
     changes.removed = _remove(tx, rows.values(), now)
     return changes
 

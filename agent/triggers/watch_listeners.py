@@ -55,7 +55,7 @@ class WatchListeners:
 
     def _read(self, seen: set[tuple[str, str]]) -> tuple[set[tuple[str, str]], list[TriggerRow]]:
         """Return the keys of all active watchers, and the rows of those that were not seen before."""
-        with self._runner.database.connect("reader") as connection:
+        with self._runner.reader.connect() as connection:
             wanted = set(trigger_rows.active_watchers(connection))
             ids = sorted({trigger_id for trigger_id, _ in wanted - seen})
             rows = trigger_rows.find_all(connection, ids)

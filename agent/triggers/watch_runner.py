@@ -59,11 +59,11 @@ class WatchRunner:
     polling: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
     _again: set[str] = field(default_factory=set)
     """Watchers that changed while they were polled."""
-    _reader: KeptReader = field(init=False)
+    reader: KeptReader = field(init=False)
     _builder: RunBuilder = field(default_factory=lambda: RunBuilder(GraphCache()))
 
     def __post_init__(self) -> None:
-        self._reader = KeptReader(self.database)
+        self.reader = KeptReader(self.database)
 
     async def start_due(self) -> int:
         """Start polls of due watchers, as many as may run at once; return how many."""
@@ -105,7 +105,7 @@ class WatchRunner:
             await self.poll_and_record(row)
 
     def _claim(self, trigger_id: str) -> TriggerRow | None:
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             row = trigger_rows.find(connection, trigger_id)
         if row is None or row.status != TriggerStatus.ACTIVE:
             return None
@@ -118,7 +118,7 @@ class WatchRunner:
             # Some sources share only plain values, such as the polls that still run.
             if hasattr(resource, "aclose"):
                 await resource.aclose()
-        self._reader.close()
+        self.reader.close()
 
     async def run_due(self) -> None:
         """Poll every due watcher and wait for the results: for tests and the simulator."""
@@ -126,14 +126,19 @@ class WatchRunner:
             await asyncio.wait(list(self.polling.values()))
 
     def next_time(self) -> int | None:
-        """Return when the next watcher is due that is not polled now."""
-        with self._reader.connect() as connection:
+        """Return when the next watcher is due that is not polled now.
+
+        None while as many are polled as may be: the end of one of them, `on_done`, is the next time.
+        """
+        if len(self.polling) >= MOST_POLLS:
+            return None
+        with self.reader.connect() as connection:
             rows = trigger_rows.due(connection, WATCH, 2**62, len(self.polling) + 1)
         times = [row.next_at for row in rows if row.id not in self.polling]
         return times[0] if times else None
 
     def _due(self, now: int, most: int) -> list[TriggerRow]:
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             rows = trigger_rows.due(connection, WATCH, now, most)
         if self.database.is_sqlite:
             return rows
@@ -190,7 +195,7 @@ class WatchRunner:
 
     def context_of(self, row: TriggerRow, spec: dict[str, Any]) -> PollContext:
         """Return what a poll of a watcher may use."""
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             path = GraphCache().path(connection, row.workflow, row.workflow_version)
         return PollContext(
             self.clock,
@@ -202,11 +207,11 @@ class WatchRunner:
         )
 
     def _cursor(self, trigger_id: str) -> str | None:
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             return trigger_rows.cursor_of(connection, trigger_id)
 
     def _plan(self, row: TriggerRow, poll: Poll) -> TriggerUpdate:
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             keys = [item.key for item in poll.items]
             known = trigger_rows.known_keys(connection, row.id, keys) if keys else set()
             planner = WatchPlanner(connection, self._builder, row, self.clock.now())
@@ -215,7 +220,7 @@ class WatchRunner:
     def _plan_failure(
         self, row: TriggerRow, error: str, retry_seconds: float | None
     ) -> TriggerUpdate:
-        with self._reader.connect() as connection:
+        with self.reader.connect() as connection:
             planner = WatchPlanner(connection, self._builder, row, self.clock.now())
             return planner.plan_failure(error, retry_seconds)
 

@@ -17,6 +17,7 @@ from typing import Final
 from agent.server import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
+from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_workflows import ASKING, FAILING, GATED, QUICK, SIGNALLED
 from tests.support.server import Running, wait_for
 
@@ -25,10 +26,16 @@ LEFT_OUT: Final = (
     # answer that does not fit its question.
     "positive_data_acceptance",
 )
+_TRIGGERED: Final = """\
+name: triggered
+on: {schedule: {id: hourly, cron: 0 * * * *}}
+steps: {rest: {wait: 1ms}}
+"""
 _CONFIG: Final = """\
 [parameters]
 "path.task_id" = "{task}"
 "path.approval_id" = "{approval}"
+"path.trigger_id" = "{trigger}"
 
 [[operations]]
 # It never ends; tests of its own read it.
@@ -41,6 +48,7 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
     """Run Schemathesis against a server, in a directory for its files."""
     for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING):
         running.add_workflow(text)
+    (trigger_id,) = record_workflow(running.database, _TRIGGERED)
     with running.client() as client:
         started = [
             client.post(f"/api/v1/workflows/{workflow}/tasks").raise_for_status().json()["id"]
@@ -50,7 +58,8 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
         description = client.get("/api/v1/openapi.json").raise_for_status().text
     (directory / "openapi.json").write_text(description, encoding="utf-8")
     (directory / "schemathesis.toml").write_text(
-        _CONFIG.format(task=started[-1], approval=approvals[0]["id"]), encoding="utf-8"
+        _CONFIG.format(task=started[-1], approval=approvals[0]["id"], trigger=trigger_id),
+        encoding="utf-8",
     )
     program = "import sys; from schemathesis.cli import schemathesis; schemathesis()"
     return subprocess.run(

@@ -223,12 +223,12 @@ def test_triggers_are_controlled(running: Running, there: Command, here: Command
     record_workflow(running.database, TRIGGERED)
     for arguments in (
         ["schedules", "--json"],
-        ["watchers"],
-        ["triggers", "--all"],
+        ["watchers", "--json"],
+        ["triggers", "--all", "--json"],
         ["schedules", "show", "daily", "--json"],
-        ["watchers", "show", "lines"],
+        ["watchers", "show", "lines", "--json"],
         ["watchers", "check", "lines", "--json"],
-        ["schedules", "backfill", "daily", "--from", "3d", "--dry-run"],
+        ["schedules", "backfill", "daily", "--from", "3d", "--dry-run", "--json"],
     ):
         assert there(*arguments).out == here(*arguments).out, arguments
     for arguments, code in (

@@ -148,7 +148,8 @@ class TriggerBench(Hand):
         for each in self.firings():
             first, last = (_seconds(each[name]) for name in ("nominal_at", "until_at"))
             single = (first, each["status"])
-            fates.append(single if last is None else (first, last, each["status"], each["count"]))
+            is_one = last is None or (last == first and each["count"] == 1)
+            fates.append(single if is_one else (first, last, each["status"], each["count"]))
         return fates
 
     def statuses_by_key(self) -> dict[str, str]:

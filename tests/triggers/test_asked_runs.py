@@ -30,12 +30,15 @@ def test_missed_runs_are_asked_about_in_the_same_transaction(bench: TriggerBench
     assert document["workflow"] == asked_runs.WORKFLOW
     newest = [BEGIN + int(hours * HOUR) * SECOND for hours in (4, 5)]
     assert document["input"]["instants"] == newest
+    asked = document["input"]["message"]
+    assert asked.startswith("tested:it missed 5 runs, from ")
+    assert asked.endswith("Which should start now? All means the newest 2.")
     bench.run_pass()
     assert bench.rows("SELECT id FROM tasks") == [(task_id,)]
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"), [("the latest", [3]), ("all", [1, 2, 3]), ("none", None)]
+    ("answer", "expected"), [("latest", [3]), ("all", [1, 2, 3]), ("none", None)]
 )
 def test_the_answer_decides_what_starts(
     engine: Engine, answer: str, expected: list[int] | None
@@ -48,19 +51,20 @@ def test_the_answer_decides_what_starts(
         return ["a-task"]
 
     engine.worker.services.start_missed = start_missed
-    given = {"trigger": "flow:it", "count": 3, "first": "a", "last": "b", "instants": [1, 2, 3]}
+    given = {"trigger": "flow:it", "message": "Which?", "instants": [1, 2, 3]}
     task_id = engine.submit(asked_runs.workflow(), given=given)
     say(engine, question(engine, task_id)["id"], "answer", value=answer)
     engine.wait(task_id, "succeeded")
     assert calls == ([] if expected is None else [("flow:it", expected)])
 
 
-def test_a_missed_instant_starts_once(bench: TriggerBench) -> None:
-    """The row of an instant overrides its range, and a second try starts nothing."""
+@pytest.mark.parametrize(("hours", "missed"), [(3, 2), (1, 1)])
+def test_a_missed_instant_starts_once(bench: TriggerBench, hours: int, missed: int) -> None:
+    """The row of an instant overrides its range, of one too, and a second try starts nothing."""
     bench.define({"id": "it", "every_seconds": HOUR, "catch_up": "none"})
-    bench.at(3 * HOUR + 120)
+    bench.at(hours * HOUR + 120)
     bench.run_pass()
-    nominal = BEGIN + int(2 * HOUR) * SECOND
+    nominal = BEGIN + int(missed * HOUR) * SECOND
     for _ in range(2):
         plan = bench.schedules.plan_runs("tested:it", [nominal])
         assert plan is not None

@@ -90,7 +90,8 @@ def test_a_definition_that_cannot_be_read_is_still_shown(
 ) -> None:
     """A broken trigger has no times, and its problem."""
     record_workflow(still, WORKFLOW)
-    values = {"spec": '{"cron":"x","timezone":"Nowhere/X"}', "status": "broken", "problem": "cron"}
+    spec = '{"cron":"x","timezone":"Nowhere/X"}'
+    values = {"spec": spec, "status": "broken", "problem": "cron", "next_at": None}
     Operator(still, clock).fire(TriggerUpdate("report:daily", 1, values=values))
     broken = listed(still)["report:daily"]
     assert (broken["status"], broken["problem"], broken["next_at"]) == ("broken", "cron", None)

@@ -8,6 +8,7 @@ import pytest
 from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND
 from agent.core.state_machine import FiringStatus
+from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.tasks.rules.trigger_update import Mark, TriggerUpdate
 from agent.triggers import passes
@@ -57,6 +58,9 @@ def test_catch_up_latest(bench: TriggerBench) -> None:
     assert bench.fates() == [(HOUR, 4 * HOUR, "missed", 4), (5 * HOUR, "late")]
     assert len(bench.task_ids()) == 1
     assert bench.event_types()[-1] == "schedule.missed"
+    (data,) = bench.rows("SELECT data FROM events WHERE type = 'schedule.missed'")[-1]
+    assert decode(data)["count"] == 4
+    assert decode(data)["to"] == "2027-01-15T12:00:00.000Z", "the last that was missed"
     bench.run_pass()
     assert len(bench.task_ids()) == 1
 

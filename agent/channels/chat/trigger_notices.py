@@ -15,9 +15,8 @@ def text_of(event: str, data: dict[str, Json]) -> str:
     if event == "schedule.missed":
         text = _missed(name, data, reason)
     elif event == "schedule.paused":
-        text = (
-            f"✗ the trigger {name} is paused: {reason}. `agent schedules resume {name}` resumes it"
-        )
+        plural = "watchers" if data.get("kind") == "watch" else "schedules"
+        text = f"✗ {name} is paused: {reason}. `agent {plural} resume {name}` resumes it"
     elif event == "watcher.failed":
         text = f"✗ the watcher {name} fails: {reason}. `agent watchers show {name}` shows more"
     elif event == "watcher.silent":

@@ -19,7 +19,11 @@ MARKS = {
 }
 """One character for each fate of an instant or an item."""
 
+_WHOLE = 4000
+"""Where one trigger is shown, its reasons and errors are shown whole."""
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_ALMOST = 0.98
+"""What is this close to a unit counts as one of it."""
 
 
 def print_schedules(schedules: list[Document]) -> None:
@@ -49,7 +53,7 @@ def print_watchers(watchers: list[Document]) -> None:
             (
                 entry["id"],
                 f"{entry['source']} {entry['when']}".strip(),
-                when(entry["next_at"], entry["timezone"]),
+                next_poll(entry),
                 terminal.ago(entry["last_ok_at"]) or "never",
                 terminal.ago(entry["last_item_at"]) or "never",
                 str(entry["failures"]),
@@ -94,8 +98,8 @@ def print_trigger(document: Document) -> None:
     print_line(f"{document['id']}  {document['status']}", "bold")
     print_line(f"{kind} of workflow {document['workflow']} v{document['version']}")
     if document["when"]:
-        print_line(f"{document['when']}  ({zone})")
-    if remark := remarks(document):
+        print_line(document["when"] + (f"  ({zone})" if document["kind"] == "schedule" else ""))
+    if remark := remarks(document, _WHOLE):
         print_line(remark, "yellow")
     if document["kind"] == "schedule":
         _print_upcoming(document["upcoming"], zone)
@@ -103,7 +107,7 @@ def print_trigger(document: Document) -> None:
         _print_polls(document)
     if document["queued"]:
         print_line(f"queued: {document['queued']}")
-    print_line(f"definition: {terminal.one_line(document['definition'], 300)}", "dim")
+    print_line(f"definition: {terminal.one_line(document['definition'], _WHOLE)}", "dim")
     print_firings(document["firings"], zone)
 
 
@@ -121,7 +125,7 @@ def print_firings(firings: list[Document], zone: str) -> None:
                 _subject(firing, zone),
                 terminal.short(firing["task"]),
                 terminal.ago(firing["recorded_at"]),
-                terminal.one_line(firing["reason"] or "", 70),
+                terminal.one_line(firing["reason"] or "", _WHOLE),
             )
             for firing in firings
         ],
@@ -158,8 +162,8 @@ def strip(recent: list[Document]) -> str:
     return "".join(MARKS[firing["status"]] for firing in reversed(recent))
 
 
-def remarks(entry: Document) -> str:
-    """Return what a person should know about a trigger."""
+def remarks(entry: Document, width: int = 100) -> str:
+    """Return what a person should know about a trigger; a list has room for `width` characters."""
     found: list[str] = []
     if entry["status"] == "paused":
         until = entry["paused_until"]
@@ -167,12 +171,16 @@ def remarks(entry: Document) -> str:
         found.append(f"paused{end}: {entry['pause_reason']}")
     elif entry["status"] != "active":
         found.append(entry["status"])
+    elif entry["kind"] == "schedule" and entry["next_at"] is None:
+        found.append("over: it has no further instant")
     if entry["problem"]:
-        found.append(f"problem: {terminal.one_line(entry['problem'], 100)}")
-    if entry.get("alert"):
+        found.append(f"problem: {terminal.one_line(entry['problem'], width)}")
+    if entry.get("alert") == "silent":
+        found.append("silent: nothing new for longer than `expect_every`")
+    elif entry.get("alert"):
         found.append(entry["alert"])
     if entry.get("last_error"):
-        found.append(terminal.one_line(entry["last_error"], 100))
+        found.append(terminal.one_line(entry["last_error"], width))
     return "; ".join(found)
 
 
@@ -188,10 +196,23 @@ def when(instant: str | None, zone: str) -> str:
     return f"{text} ({distance((moment - now).total_seconds())})"
 
 
+def next_poll(entry: Document) -> str:
+    """Return when a watcher polls next; one whose time has come polls now, or is about to."""
+    if entry["next_at"] and datetime.fromisoformat(entry["next_at"]) <= datetime.now(UTC):
+        return "now"
+    return when(entry["next_at"], entry["timezone"])
+
+
 def distance(seconds: float) -> str:
     """Return how far away an instant is, in its largest unit: `in 3 h`, `2 d ago`."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if abs(seconds) >= size), (1, "s"))
-    number = round(abs(seconds) / size)
+    number, unit = next(
+        (
+            (round(abs(seconds) / size), unit)
+            for size, unit in _UNITS
+            if abs(seconds) >= size * _ALMOST
+        ),
+        (0, "s"),
+    )
     if number == 0:
         return "now"
     return f"in {number} {unit}" if seconds > 0 else f"{number} {unit} ago"
@@ -210,7 +231,7 @@ def _subject(firing: Document, zone: str) -> str:
     if firing["nominal_at"] is None:
         return terminal.one_line(firing["key"], 60)
     text = when(firing["nominal_at"], zone)
-    if firing["until_at"] is None:
+    if firing["until_at"] in (None, firing["nominal_at"]):
         return text
     return f"{text} to {when(firing['until_at'], zone)}, at least {firing['count']}"
 
@@ -227,5 +248,5 @@ def _print_polls(document: Document) -> None:
         f"polls: {document['polls']}, failures in a row: {document['failures']},"
         f" last ok {terminal.ago(document['last_ok_at']) or 'never'},"
         f" last item {terminal.ago(document['last_item_at']) or 'never'},"
-        f" next poll {when(document['next_at'], document['timezone']) or 'none'}"
+        f" next poll {next_poll(document) or 'none'}"
     )

@@ -46,6 +46,7 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
     "directory": "text",
     "created_at": "int",
     "removed_at": "int",
+    "pruned_until": "int",
 }
 """Every column but the cursor, which may be large and is read by the polls alone."""
 
@@ -110,6 +111,7 @@ class TriggerRow:
     directory: str | None
     created_at: int
     removed_at: int | None
+    pruned_until: int | None = None
 
 
 def _read(rows: Rows) -> list[TriggerRow]:
@@ -154,14 +156,6 @@ def active_versions(connection: Connection) -> dict[str, int]:
     """Return the version of every trigger in use."""
     rows = connection.query("SELECT id, version FROM triggers WHERE status = 'active'")
     return {str(trigger_id): int(version) for trigger_id, version in rows}
-
-
-def active_watchers(connection: Connection) -> list[tuple[str, str]]:
-    """Return (id, hash of its source) of every watcher in use."""
-    rows = connection.query(
-        "SELECT id, timing_hash FROM triggers WHERE kind = 'watch' AND status = 'active'"
-    )
-    return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
 
 
 def find_all(connection: Connection, ids: Sequence[str]) -> list[TriggerRow]:
@@ -242,6 +236,15 @@ def next_time(connection: Connection, kind: str, after: int = -(2**62)) -> int |
         after=after,
     )
     return None if not rows else int(rows[0][0])
+
+
+def active_watchers(connection: Connection) -> list[tuple[str, str]]:
+    """Return (id, hash of its source) of every watcher in use; each has a time for its next poll."""
+    rows = connection.query(
+        f"SELECT t.id, t.timing_hash FROM triggers AS t WHERE {_DUE} AND t.kind = 'watch'"
+        " AND t.status = 'active'"
+    )
+    return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
 
 
 def next_release(connection: Connection, now: int) -> int | None:

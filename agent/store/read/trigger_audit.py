@@ -70,8 +70,8 @@ def bad_ranges(connection: Connection) -> Rows:
     """Return (trigger, key) of ranges that span nothing, and of single firings that count several."""
     return connection.query(
         "SELECT trigger_id, key FROM firings WHERE (until_at IS NULL) <> (count IS NULL)"
-        " OR (until_at IS NOT NULL AND (status NOT IN ('missed', 'skipped') OR count < 2"
-        " OR nominal_at IS NULL OR nominal_at >= until_at)) ORDER BY trigger_id, key"
+        " OR (until_at IS NOT NULL AND (status NOT IN ('missed', 'skipped') OR count < 1"
+        " OR nominal_at IS NULL OR nominal_at > until_at OR (count > 1 AND nominal_at = until_at))) ORDER BY trigger_id, key"
     )
 
 

@@ -77,6 +77,8 @@ class Trigger(SQLModel, table=True):
     directory: str | None = Field(default=None, sa_type=Text)
     created_at: int = Field(sa_type=BigInteger)
     removed_at: int | None = Field(default=None, sa_type=BigInteger)
+    # A schedule: fates of instants up to this one may have been pruned.
+    pruned_until: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class Firing(SQLModel, table=True):

@@ -394,7 +394,7 @@ class _Firing:
             "next_at": None,
             "version": self.row.version + 1,
         }
-        self._emit("schedule.paused", {"reason": reason})
+        self._emit("schedule.paused", {"reason": reason, "kind": self.row.kind})
         return True
 
     def _emit(self, event: str, data: dict[str, Json]) -> None:

@@ -75,7 +75,7 @@ def test_a_backfill_prints_its_instants(cli: Cli, database: Database) -> None:
     assert "2026-03-03 09:00 (" in dry, "a date as an end is the whole day"
     capped = cli(*arguments, "--most", "2", "--json").json
     assert capped["instants"] == ["2026-03-01T00:00:00.000Z", "2026-03-02T00:00:00.000Z"]
-    assert "1 later ones are left out" in capped["message"]
+    assert "1 later one is left out" in capped["message"]
     shown = cli("schedules", "show", "daily", "-n", "1").out
     assert "queued: 1" in shown, "the other one has started"
     assert shown.count("○") == 1
@@ -108,3 +108,35 @@ def test_commands_leave_a_line_in_the_audit_log(cli: Cli, database: Database) ->
         ("run trigger", "report:lines", "command line"),
     ]
     assert [line["outcome"][:7] for line in lines] == ["done", "done", "refused"]
+
+
+def test_one_trigger_is_shown_whole(cli: Cli, database: Database) -> None:
+    """A list has room for a part of an error; `show` prints all of it, and of each reason."""
+    error = "cannot be read: " + "because " * 40 + "of that"
+    with database.connect("writer") as connection, connection.transaction():
+        connection.execute("UPDATE triggers SET last_error = :error", error=error)
+        connection.execute(
+            "INSERT INTO firings (trigger_id, key, status, reason, recorded_at)"
+            " VALUES ('report:lines', 'a', 'skipped', :reason, 1)",
+            reason=error.replace("that", "this"),
+        )
+    assert "of that" not in cli("watchers").out
+    shown = "".join(cli("watchers", "show", "lines").out.split())
+    assert shown.count("becauseofthat") == 1
+    assert shown.count("becauseofthis") == 1
+
+
+def test_a_schedule_without_further_instants_is_over(cli: Cli, database: Database) -> None:
+    """Else an empty column is all that a list says."""
+    text = WORKFLOW.replace("{id: hourly, every: 1h}", '{id: once, at: "2020-01-01T00:00"}')
+    record_workflow(database, text, f"{cli.directory}/report.yaml")
+    assert "over: it has no further instant" in cli("schedules").out
+    assert "over:" not in cli("schedules", "show", "daily").out
+
+
+def test_a_poll_that_runs_is_not_a_time_of_the_past(cli: Cli, database: Database) -> None:
+    """A poll may take minutes; until it has ended its time has passed."""
+    with database.connect("writer") as connection, connection.transaction():
+        connection.execute("UPDATE triggers SET next_at = :at", at=database.clock.now() - 10**8)
+    assert "next poll now" in cli("watchers", "show", "lines").out
+    assert " ago)" not in cli("watchers").out

@@ -9,7 +9,7 @@ from agent.core.waits import Signal
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
-from agent.store.engine import lineage, workers
+from agent.store.engine import lineage, trigger_rows, workers
 from agent.store.read import views
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
@@ -19,7 +19,10 @@ from tests.support.interventions import intend
 from tests.support.statements import record_statements
 
 ROWS = 20_000
-TABLES = ("tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs")
+TABLES = (
+    "tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs", "triggers",
+    "firings",
+)  # fmt: skip
 
 
 def fill(database: Database) -> None:
@@ -97,7 +100,7 @@ def scans(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[
     """Return the lines of a statement's plan that read a whole table."""
     if connection.sql.name == "sqlite":
         lines = [row[3] for row in connection.query(f"EXPLAIN QUERY PLAN {sql}", **parameters)]
-        aliases = {"s", "t", "e", "c", "o", "l", *TABLES}
+        aliases = {"s", "t", "e", "c", "o", "l", "f", "k", *TABLES}
         return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in aliases]
     lines = [row[0] for row in connection.query(f"EXPLAIN {sql}", **parameters)]
     pattern = re.compile(rf"Seq Scan on ({'|'.join(TABLES)})\b")
@@ -151,3 +154,63 @@ def test_queries_of_people_and_recovery_use_indexes(database: Database) -> None:
     # The newest tasks are read from the end of the primary key, as far as the limit goes.
     allowed = {"SCAN tasks USING INDEX sqlite_autoindex_tasks_1", "SCAN t"}
     assert {line for found in problems.values() for line in found} <= allowed
+
+
+def fill_triggers(database: Database) -> None:
+    """Write many triggers that are not due, each with a firing that has started."""
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+        if database.is_sqlite
+        else f"WITH n(i) AS (SELECT generate_series(1, {ROWS}))"
+    )
+    far = database.clock.now() + 10**6 * SECOND
+    # As many watchers as are promised, and schedules.
+    kind = "CASE WHEN i % 20 = 0 THEN 'watch' ELSE 'schedule' END"
+    inserts = [
+        "triggers (id, workflow, name, kind, spec, spec_hash, timing_hash, workflow_version, status,"
+        " version, next_at, anchor_at, polls, failures, created_at)"
+        f" {numbers} SELECT 'filler:' || i, 'filler', 'f' || i, {kind}, '{{}}', 'h', 'h', 1,"
+        f" 'active', 1, {far} + i, 1, 1, 0, 1 FROM n",
+        "firings (trigger_id, key, status, task_id, due_at, recorded_at)"
+        f" {numbers} SELECT 'filler:' || i, 'k', 'started', 't' || i, 1, 1 FROM n",
+    ]
+    with database.connect("writer") as tx:
+        with tx.transaction():
+            for insert in inserts:
+                tx.execute(f"INSERT INTO {insert}")
+        if not database.is_sqlite:
+            tx.query("ANALYZE")
+
+
+def test_passes_over_triggers_use_indexes(database: Database) -> None:
+    """What a pass reads, and what a firing locks and reads, costs the same with many triggers."""
+    database.clock = HandClock()
+    fill_triggers(database)
+    now, ids = database.clock.now(), ["filler:1", "filler:2"]
+    with database.connect("writer") as connection:
+        without_index = scans(connection, "SELECT id FROM triggers WHERE name = :n", {"n": "x"})
+        assert without_index, "a scan of a whole table is detected"
+        asked = record_statements(connection)
+        with connection.transaction():
+            assert trigger_rows.due(connection, "schedule", now, 500) == []
+            assert trigger_rows.due(connection, "schedule", now, 500, set(ids)) == []
+            assert trigger_rows.next_time(connection, "schedule", now) is not None
+            assert trigger_rows.next_release(connection, now) is None
+            assert trigger_rows.releasable(connection, now) == []
+            assert len(trigger_rows.active_watchers(connection)) == ROWS // 20
+            assert len(trigger_rows.find_all(connection, ids)) == 2
+            assert len(trigger_rows.lock(connection, ids)) == 2
+            trigger_rows.open_tasks(connection, ids)
+            trigger_rows.queued(connection, ids)
+            trigger_rows.taken_keys(connection, [("filler:1", "k")])
+            trigger_rows.known_keys(connection, "filler:1", ["k"])
+            trigger_rows.last_endings(connection, "filler:1", 0, 3)
+        problems = {
+            sql: found
+            for sql, parameters in list(asked.items())
+            if (found := scans(connection, sql, parameters))
+        }
+    # This index has the queued firings alone.
+    allowed = ("SCAN f USING INDEX firings_queued", "SCAN f USING COVERING INDEX firings_queued",
+               "SCAN firings USING COVERING INDEX firings_queued")  # fmt: skip
+    assert {line for found in problems.values() for line in found} <= set(allowed)

@@ -27,7 +27,10 @@ DAMAGE = {
         "2 firings name it, and they are no batch"
     ),
     "UPDATE firings SET count = 3 WHERE status = 'started'": "neither one firing nor a range",
-    "UPDATE firings SET count = 1 WHERE until_at IS NOT NULL": "neither one firing nor a range",
+    "UPDATE firings SET count = 0 WHERE until_at IS NOT NULL": "neither one firing nor a range",
+    "UPDATE firings SET until_at = nominal_at WHERE until_at IS NOT NULL": (
+        "neither one firing nor a range"
+    ),
     "UPDATE triggers SET status = 'removed', removed_at = 1, next_at = NULL"
     " WHERE kind = 'schedule'": "1 of its firings are queued",
     "UPDATE firings SET input = NULL": "cannot start as it is",

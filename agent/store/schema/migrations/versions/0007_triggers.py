@@ -66,6 +66,7 @@ def _create_triggers() -> None:
         _text("directory"),
         _number("created_at", is_null=False),
         _number("removed_at"),
+        _number("pruned_until"),
         sa.CheckConstraint(_TRIGGER_STATES, name="status_known"),
     )
     _index(

@@ -1,0 +1,52 @@
+"""How schedules and watchers are printed: times near and far, strips, remarks."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agent.cli.output import trigger_view
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "now"),
+        (-0.2, "now"),
+        (5, "in 5 s"),
+        (-58, "58 s ago"),
+        (59.5, "in 1 min"),
+        (3599, "in 1 h"),
+        (-3 * 3600, "3 h ago"),
+        (47 * 3600, "in 2 d"),
+        (-400 * 86_400, "400 d ago"),
+    ],
+)
+def test_distances_are_in_their_largest_unit(seconds: float, text: str) -> None:
+    """What is almost a minute, an hour or a day counts as one."""
+    assert trigger_view.distance(seconds) == text
+
+
+def test_times_are_in_the_zone_of_the_schedule() -> None:
+    """With the date unless it is today there; a zone that is unknown here means local time."""
+    tomorrow = datetime.now(UTC) + timedelta(days=2)
+    instant = tomorrow.replace(hour=0, minute=0, second=0).isoformat()
+    shown = trigger_view.when(instant, "Asia/Tokyo")
+    assert shown.startswith(f"{tomorrow.date().isoformat()} 09:00 (in ")
+    assert " (in " in trigger_view.when(instant, "CET-1CEST,M3.5.0,M10.5.0/3")
+    assert trigger_view.when(None, "UTC") == ""
+
+
+def test_a_strip_has_one_mark_for_each_fate_the_newest_last() -> None:
+    """Every status of a firing has its mark."""
+    recent = [{"status": status} for status in trigger_view.MARKS]
+    assert trigger_view.strip(recent) == "·✗–○◔✓"
+
+
+def test_remarks_name_pauses_problems_and_failures() -> None:
+    """One line for all of them; an active trigger without problems has none."""
+    entry = {"status": "active", "problem": None, "timezone": "UTC", "paused_until": None}
+    assert trigger_view.remarks(entry) == ""
+    paused = entry | {"status": "paused", "pause_reason": "its last 3 tasks failed"}
+    assert trigger_view.remarks(paused) == "paused: its last 3 tasks failed"
+    failing = entry | {"alert": "failed", "last_error": "no\nanswer", "problem": "line 3"}
+    assert trigger_view.remarks(failing) == "problem: line 3; failed; no answer"
