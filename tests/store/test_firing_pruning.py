@@ -126,10 +126,11 @@ def test_items_go_when_polls_have_not_shown_them_for_long(rows: _Rows) -> None:
     rows.trigger("w:failing", "watch", last_ok_at=rows.at(300), last_nominal=None)
     rows.trigger("w:never", "watch", last_ok_at=None, last_nominal=None)
     for trigger in ("w:feed", "w:failing", "w:never"):
-        rows.firing(trigger, f"{trigger} shown", 350, nominal_at=None, seen_at=rows.at(89))
-        rows.firing(trigger, f"{trigger} absent", 350, nominal_at=None, seen_at=rows.at(91))
-        rows.firing(trigger, f"{trigger} unseen", 350, nominal_at=None, seen_at=None)
-        rows.firing(trigger, f"{trigger} newest", 1, nominal_at=None, seen_at=rows.at(1))
+        item: dict[str, Any] = {"trigger_id": trigger, "nominal_at": None}
+        rows.firing(key=f"{trigger} shown", days_ago=350, seen_at=rows.at(89), **item)
+        rows.firing(key=f"{trigger} absent", days_ago=350, seen_at=rows.at(91), **item)
+        rows.firing(key=f"{trigger} unseen", days_ago=350, seen_at=None, **item)
+        rows.firing(key=f"{trigger} newest", days_ago=1, seen_at=rows.at(1), **item)
     rows.prune()
     gone = {"w:feed absent", "w:feed unseen"}
     assert not gone & rows.left()

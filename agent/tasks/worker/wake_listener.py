@@ -21,6 +21,7 @@ async def watch_marks(
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     seen = database.write_mark()
+    timer: asyncio.TimerHandle
 
     def check() -> None:
         nonlocal seen, timer
