@@ -76,20 +76,28 @@ def recover(database: Database, clock: Clock) -> Recovered:
     return recovered
 
 
-def recover_triggers(database: Database, clock: Clock, budget: BudgetSettings) -> Counter[str]:
+def recover_triggers(
+    database: Database,
+    clock: Clock,
+    budget: BudgetSettings,
+    schedules: SchedulePass | None = None,
+) -> Counter[str]:
     """Put schedules and watchers in order, before any of them fires.
 
     Schedules: a next time that a wrong clock has set too late is computed again, and instants that
     passed while no agent ran get their fate by `catch_up`. Watchers: their cursors and the items seen
     are on record; polls that a dead daemon had begun become free.
+
+    A daemon gives its own `schedules`, which then need not check again what is checked here.
     """
     operator = Operator(database, clock)
-    schedules = SchedulePass(database, clock, budget)
-    corrections = schedules.plan_corrections()
+    checking = schedules or SchedulePass(database, clock, budget)
+    corrections = checking.plan_corrections()
     for plan in corrections:
         operator.fire(plan)
-    fates = run_schedules_now(schedules, operator)
-    schedules.close()
+    fates = run_schedules_now(checking, operator)
+    if schedules is None:
+        checking.close()
     log.info("schedules.recovered", corrected=len(corrections), **fates)
     with database.connect("writer") as connection, connection.transaction():
         freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())

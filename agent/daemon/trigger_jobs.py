@@ -69,6 +69,7 @@ class TriggerJobs:
                 self._database,
                 self._database.clock,
                 self._settings.budget,
+                self._schedules,
             )
             self._is_ready = True
             self._watchers.start()
