@@ -265,8 +265,8 @@ class PruneSettings(Section):
         default=0.0,
         ge=0,
         le=36_500,
-        description="Removes tasks that ended longer ago than this, as in 90.0. 0: nothing is removed"
-        " by itself.",
+        description="Removes tasks that ended longer ago than this, with their firings, as in 90.0."
+        " 0: nothing is removed by itself.",
     )
     every_hours: float = Field(
         default=24.0,

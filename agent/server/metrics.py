@@ -87,6 +87,13 @@ class ServerMetrics:
 
     def _process_lines(self) -> Iterable[str]:
         worker, commits = self._worker, self._worker.committer.metrics
+        yield from _family(
+            "agent_firings_total",
+            "counter",
+            "Fates that this process gave to schedules' instants and watchers' items.",
+            "status",
+            {status.value: worker.firings.counts[status] for status in FiringStatus},
+        )
         yield from _single(
             "agent_attempts_in_flight", "gauge", "Attempts that this process runs.", worker.running
         )

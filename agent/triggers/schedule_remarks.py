@@ -233,7 +233,7 @@ def _libraries(source: str, keys: dict[str, Json]) -> Iterator[tuple[str, str, s
     elif source == "mail":
         yield "imap_tools", "imap-tools", _needs("imap-tools")
     elif source == "calendar":
-        for package in ("icalendar", "recurring-ical-events", "caldav"):
+        for package in ("icalendar", "recurring-ical-events"):
             yield package.replace("-", "_"), package, _needs(package)
 
 

@@ -60,7 +60,7 @@ class Schedules:
         opened.worker.firings = self.commits
 
     async def fire_all(self, seconds: Iterable[float], others: int) -> None:
-        """Record schedules that are due so many seconds from now, and let them fire."""
+        """Record schedules that are due some seconds from now, and let them fire."""
         times = list(seconds)
         self._left = len(times)
         await asyncio.to_thread(_record, self._opened, times, others)

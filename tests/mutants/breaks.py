@@ -612,7 +612,7 @@ MUTANTS: Final = (
         "steps that may take their worker down run at the same time",
         "agent/tasks/state/isolation.py",
         "if self._isolated_since is not None and running > 0:",
-        "if self._isolated_since is not None:",
+        "if self._isolated_since is not None and running > 1:",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",

@@ -133,6 +133,9 @@ def test_metrics(running: Running, client: httpx.Client) -> None:
         "agent_approvals_waiting",
         "agent_spend_usd_today",
         "agent_model_seconds_today",
+        "agent_schedule_lag_seconds",
+        'agent_firings_total{status="started"}',
+        'agent_firings{status="missed"}',
     } <= set(samples)
 
 

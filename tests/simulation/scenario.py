@@ -96,6 +96,11 @@ def _add_triggers(scenario: Scenario) -> None:
         number = _early(chance, 12)
         fault = {"kind": "commit", "carrying": "firing", "number": number, "way": way}
         scenario.faults.append(fault)
+    if chance.random() < 0.5:
+        # Instants come a second time, or many pass at once.
+        seconds = chance.choice([-1, 1]) * chance.choice([5, 15, 3600])
+        at = round(chance.uniform(5, HORIZON_SECONDS), 3)
+        scenario.faults.append({"kind": "jump", "at": at, "seconds": float(seconds)})
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from agent import recovery
 from agent.config.models import BudgetSettings
@@ -91,14 +92,11 @@ class Triggers:
     @contextmanager
     def sources(self) -> Iterator[None]:
         """Let watchers poll the simulated sources."""
-        before = watch_runner.source_of
-        watch_runner.source_of = lambda spec: self._sources[  # type: ignore[assignment]
-            spec["python"]["call"].partition(":")[2]
-        ]
-        try:
+        with patch.object(watch_runner, "source_of", self._source_of):
             yield
-        finally:
-            watch_runner.source_of = before
+
+    def _source_of(self, spec: JsonObject) -> SimulatedSource:
+        return self._sources[spec["python"]["call"].partition(":")[2]]
 
     # What daemons do.
 
@@ -269,7 +267,7 @@ class Triggers:
         missing = []
         for graph in self._graphs.values():
             for watcher in graph.on["watch"]:
-                source = self._sources[watcher["python"]["call"].partition(":")[2]]
+                source = self._source_of(watcher)
                 trigger = f"{graph.name}:{watcher['id']}"
                 missing += [
                     f"item {key} of {trigger} has no fate"

@@ -126,7 +126,7 @@ def test_items_go_when_polls_have_not_shown_them_for_long(rows: _Rows) -> None:
     rows.trigger("w:failing", "watch", last_ok_at=rows.at(300), last_nominal=None)
     rows.trigger("w:never", "watch", last_ok_at=None, last_nominal=None)
     for trigger in ("w:feed", "w:failing", "w:never"):
-        item = {"trigger_id": trigger, "nominal_at": None}
+        item: dict[str, Any] = {"trigger_id": trigger, "nominal_at": None}
         rows.firing(key=f"{trigger} shown", days_ago=350, seen_at=rows.at(89), **item)
         rows.firing(key=f"{trigger} absent", days_ago=350, seen_at=rows.at(91), **item)
         rows.firing(key=f"{trigger} unseen", days_ago=350, seen_at=None, **item)

@@ -35,7 +35,7 @@ class Gate:
         self._is_open.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many plans have come."""
+        """Wait until this number of plans has come."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.planned) < count:
                 self._news.clear()

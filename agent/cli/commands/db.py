@@ -81,7 +81,7 @@ def prune(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old tasks that have ended, with all their records.
+    """Remove old tasks that have ended, and old firings of triggers.
 
     Their disk space is freed.
     """

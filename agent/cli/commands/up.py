@@ -154,6 +154,7 @@ def _print_suggestions(task_id: str | None, workflow: str) -> None:
     rows = [
         (f"run {workflow} --wait", "start a task and follow it"),
         ("tasks", "list tasks"),
+        ("triggers", "list what starts by itself, and when"),
         ("events --follow", "print events as they happen"),
         ("--help", "list all commands"),
     ]

@@ -155,7 +155,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         if not allowed:
             shown = ", ".join(sorted({str(address) for address in addresses}))
             raise AddressRefusedError(
-                f"{host} ({shown}) is not a public address; allow_private in the configuration"
+                f"{host} ({shown}) is not a public address; `http.allow_private` in the configuration"
                 " lists the private addresses that steps may reach"
             )
         return list(dict.fromkeys(allowed))

@@ -1,8 +1,10 @@
 """Callers in this process that wait until their plan for a trigger is committed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
+from agent.core.state_machine import FiringStatus
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 
 
@@ -11,6 +13,8 @@ class PendingFirings:
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[FireResult]] = {}
+        self.counts: Counter[FiringStatus] = Counter()
+        """The fates that this process gave to instants and items."""
 
     def await_result(self, update: TriggerUpdate) -> "asyncio.Future[FireResult]":
         """Return the future of what a plan did."""
@@ -25,6 +29,7 @@ class PendingFirings:
     def resolve(self, fired: Iterable[tuple[TriggerUpdate, FireResult]]) -> None:
         """Give callers what their plans did, after the commit."""
         for update, result in fired:
+            self.counts.update(result.fates.values())
             future = self._waiting.pop(id(update), None)
             if future is not None and not future.done():
                 future.set_result(result)

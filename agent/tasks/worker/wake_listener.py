@@ -21,7 +21,7 @@ async def watch_marks(
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     seen = database.write_mark()
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle
 
     def check() -> None:
         nonlocal seen, timer
@@ -45,8 +45,7 @@ async def watch_marks(
     try:
         await ended
     finally:
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
 
 
 class Listener:

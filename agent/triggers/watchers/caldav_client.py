@@ -1,24 +1,25 @@
 """Finds a calendar on a CalDAV server and queries its events.
 
-The requests go through the client and the address policy of the `http` step. The caldav library has a
-client of its own, which knows neither; so only its elements are used here, to write the queries and to
-read the answers. Credentials are sent to the origin of the definition alone.
+The requests go through the client and the address policy of the `http` step. Credentials are sent to the
+origin of the definition alone.
 """
 
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urljoin, urlsplit
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from agent.core.redaction import everywhere
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.http.response import delay_seconds
 from agent.steps.types.errors import DefiniteFailure
+from agent.triggers.watchers import caldav_names as names
 from agent.triggers.watchers.http_poll import redact, shown
 from agent.triggers.watchers.parser_process import parse_apart
-from agent.triggers.watchers.source import Json, PollContext, SourceError, require
+from agent.triggers.watchers.source import Json, PollContext, SourceError
 
 _REFUSED_SECONDS: Final = 300.0
 """Servers lock accounts after a number of wrong passwords."""
@@ -39,6 +40,16 @@ class Response:
     """What `Retry-After` asks for."""
 
 
+_ABOUT: Final = (
+    names.RESOURCE_TYPE,
+    names.DISPLAY_NAME,
+    names.PRINCIPAL,
+    names.HOME_SET,
+    names.COMPONENTS,
+)
+"""What is asked about a resource to find the calendar."""
+
+
 class CalendarClient:
     """Sends the requests of one poll."""
 
@@ -51,21 +62,24 @@ class CalendarClient:
         """Fetch the address itself."""
         return await self.send("GET", self._url, {"Accept": "text/calendar, */*;q=0.5"})
 
-    async def propfind(self, url: str, names: Sequence[Any], depth: int) -> Response:
+    async def propfind(self, url: str, properties: Sequence[str], depth: int) -> Response:
         """Ask for properties of a resource, and with depth 1 of those in it."""
-        dav = require("caldav.elements.dav", "caldav")
-        query = dav.Propfind() + (dav.Prop() + [name() for name in names])
+        query = Element(names.dav("propfind"))
+        wanted = SubElement(query, names.PROP)
+        for each in properties:
+            SubElement(wanted, each)
         return await self.send("PROPFIND", url, {"Depth": str(depth)}, _xml(query))
 
     async def events(self, url: str, span: tuple[datetime, datetime] | None) -> Response:
         """Query the events of a calendar, all of them or those in a span."""
-        cdav = require("caldav.elements.cdav", "caldav")
-        dav = require("caldav.elements.dav", "caldav")
-        event = cdav.CompFilter("VEVENT")
+        query = Element(names.caldav("calendar-query"))
+        SubElement(SubElement(query, names.PROP), names.CALENDAR_DATA)
+        kind = names.caldav("comp-filter")
+        calendar = SubElement(SubElement(query, names.caldav("filter")), kind, name="VCALENDAR")
+        event = SubElement(calendar, kind, name="VEVENT")
         if span is not None:
-            event += cdav.TimeRange(*span)
-        wanted = cdav.Filter() + (cdav.CompFilter("VCALENDAR") + event)
-        query = cdav.CalendarQuery() + (dav.Prop() + cdav.CalendarData()) + wanted
+            start, end = (f"{each.astimezone(UTC):%Y%m%dT%H%M%SZ}" for each in span)
+            SubElement(event, names.caldav("time-range"), start=start, end=end)
         return await self.send("REPORT", url, {"Depth": "1"}, _xml(query))
 
     async def send(
@@ -118,17 +132,8 @@ async def find_calendar(
     client: CalendarClient, keys: dict[str, Any], context: PollContext
 ) -> str | None:
     """Return the address of the calendar; None if the address is not of a CalDAV server."""
-    cdav = require("caldav.elements.cdav", "caldav")
-    dav = require("caldav.elements.dav", "caldav")
-    about = (
-        dav.ResourceType,
-        dav.DisplayName,
-        dav.CurrentUserPrincipal,
-        cdav.CalendarHomeSet,
-        cdav.SupportedCalendarComponentSet,
-    )
     url: str = keys["url"]
-    response = await client.propfind(url, about, 0)
+    response = await client.propfind(url, _ABOUT, 0)
     if response.status == 401 and keys.get("user") is not None:
         check_status(response, 207)
     if response.status != 207:
@@ -139,10 +144,10 @@ async def find_calendar(
         return response.url
     home, principal = resource["home"], resource["principal"]
     if home is None and principal is not None:
-        response = await client.propfind(urljoin(response.url, principal), about, 0)
+        response = await client.propfind(urljoin(response.url, principal), _ABOUT, 0)
         check_status(response, 207)
         home = (await _first(response, context))["home"]
-    response = await client.propfind(urljoin(response.url, home or ""), about, 1)
+    response = await client.propfind(urljoin(response.url, home or ""), _ABOUT, 1)
     check_status(response, 207)
     found = await _resources(response, context)
     calendars = [each for each in found if each["is_calendar"] and each["has_events"]]
@@ -203,10 +208,8 @@ def _authorization(keys: dict[str, Any]) -> dict[str, str]:
     return {"Authorization": f"Basic {encoded}"}
 
 
-def _xml(query: Any) -> str:
-    etree = require("lxml.etree", "lxml")
-    written: bytes = etree.tostring(query.xmlelement(), encoding="utf-8", xml_declaration=True)
-    return written.decode("utf-8")
+def _xml(query: Element) -> str:
+    return tostring(query, encoding="unicode", xml_declaration=True)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -222,7 +222,7 @@ class ImapConnection:
         allowed = [str(each) for each in addresses if self._policy.allows(self.host, each)]
         if not allowed:
             raise SourceError(
-                f"{self.host} ({shown}) is not a public address; allow_private in the"
+                f"{self.host} ({shown}) is not a public address; `http.allow_private` in the"
                 " configuration lists the private addresses that may be reached"
             )
         return list(dict.fromkeys(allowed))

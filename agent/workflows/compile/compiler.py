@@ -5,7 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent.workflows.compile.inputs import InputError, InputKeys, check_inputs
+from agent.workflows.compile import trigger_inputs
+from agent.workflows.compile.inputs import InputKeys
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
 from agent.workflows.compile.references import Ancestry, References
 from agent.workflows.compile.step_compiler import StepCompiler, budget_document
@@ -14,7 +15,6 @@ from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
 from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
 from agent.workflows.kind_registry import KindSpec, registered
-from agent.workflows.templates.templates import has_templates
 from agent.workflows.validation_messages import find_problems, shown
 from agent.workflows.yaml.source import Source, read_source
 
@@ -144,17 +144,7 @@ class _Compiler:
             self._source.problem(("on", kind, number), text)
             for kind, number, text in find_twins(graph.on)
         ]
-        for kind in ("schedule", "watch"):
-            for number, trigger in enumerate(graph.on.get(kind, [])):
-                if has_templates(trigger.get("inputs", {})):
-                    continue
-                try:
-                    check_inputs(graph, trigger.get("inputs", {}))
-                except InputError as error:
-                    self.problems += [
-                        self._source.problem(("on", kind, number, "inputs"), text)
-                        for text in error.problems
-                    ]
+        self.problems += trigger_inputs.find_problems(self._source, graph)
 
 
 def _trigger_document(keys: WorkflowKeys) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class References:
     ) -> list[str]:
         """Check every template in a value; return the steps that they name."""
         named: dict[str, None] = {}
-        for place, text in _templates(value, path):
+        for place, text in templates_in(value, path):
             try:
                 parsed = parse_template(text)
             except TemplateError as error:
@@ -205,13 +205,14 @@ class References:
         return f"{words} {str(name)!r}", hint
 
 
-def _templates(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def templates_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield every template in a value, with its place."""
     if isinstance(value, str):
         if is_template(value):
             yield path, value
     elif isinstance(value, dict):
         for key, member in value.items():
-            yield from _templates(member, (*path, key))
+            yield from templates_in(member, (*path, key))
     elif isinstance(value, list):
         for number, member in enumerate(value):
-            yield from _templates(member, (*path, number))
+            yield from templates_in(member, (*path, number))

@@ -32,7 +32,7 @@ def _short_for(key: str) -> BeforeValidator:
 
 def _check_address(address: str) -> None:
     if not address.startswith(("http://", "https://")):
-        raise ValueError(f"{address!r} is not an address that starts with https://")
+        raise ValueError(f"{address!r} is not an address that starts with http:// or https://")
 
 
 def _is_pattern(text: str) -> str:
@@ -170,7 +170,9 @@ class CommandKeys(_Keys):
 class PythonKeys(_Keys):
     """A function that returns items."""
 
-    call: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=500)
+    call: str = Field(
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=500, examples=["my_steps:new_items"]
+    )
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
 
 

@@ -229,11 +229,11 @@ def test_doctor_tells_what_is_wrong(cli: Cli) -> None:
 def test_an_unusable_artifact_store_is_reported(cli: Cli) -> None:
     """Doctor reports it, and no daemon starts that would store its large values elsewhere."""
     cli("init")
-    cli.write("config.toml", '[artifacts]\nurl = "unheard-of://bucket"\n')
+    cli.write("config.toml", '[artifacts]\nurl = "gcs://bucket"\n')
     found = cli("doctor", "--json", code=3).json["findings"]
     (artifacts,) = [each for each in found if each["what"] == "artifacts"]
-    assert (artifacts["state"], "unheard-of" in artifacts["message"]) == ("error", True)
-    assert "artifacts cannot be kept at unheard-of://bucket" in cli("run", "hello", code=5).err
+    assert (artifacts["state"], "gcs" in artifacts["message"]) == ("error", True)
+    assert "artifacts cannot be kept at gcs://bucket" in cli("run", "hello", code=5).err
     cli.write("config.toml", '[artifacts]\nurl = "kept"\n')
     assert "artifacts: stored at" in cli("doctor").out
 

@@ -178,6 +178,19 @@ BAD: list[tuple[str, int | None, str, str]] = [
     (S + "on: {schedule: {every: 1h, inputs: {x: 1}}}\n", 4, "on.schedule[0].inputs", "no input 'x'"),
     ("inputs: {n: integer}\n" + S + "on: {schedule: {every: 1h}}\n", 5, "on.schedule[0].inputs",
      "'n' is missing"),
+    ("inputs: {n: integer, t: integer}\n" + S
+     + "on: {schedule: [{every: 1h, inputs: {t: '{{ trigger.late_by }}'}}]}\n", 5,
+     "on.schedule[0].inputs", "'n' is missing"),
+    ("inputs: {n: string}\n" + S + "on: {schedule: [{every: 1h, inputs: {n: '{{ 1 | }}'}}]}\n", 5,
+     "on.schedule[0].inputs.n", "the template cannot be read"),
+    ("inputs: {n: string}\n" + S + "on: {schedule: [{every: 1h, inputs: {n: '{{ inputs.n }}'}}]}\n", 5,
+     "on.schedule[0].inputs.n", "there is no 'inputs' in the inputs of a trigger"),
+    ("inputs: {n: string}\n" + S + "on: {schedule: [{every: 1h, inputs: {n: '{{ trigger.item }}'}}]}\n",
+     5, "on.schedule[0].inputs.n", "trigger has no 'item'; it has kind, trigger, scheduled_for"),
+    ("inputs: {n: list}\n" + S
+     + "on: {watch: [{feed: 'https://x', inputs: {n: ['{{ trigger.items }}']}}]}\n", 5,
+     "on.watch[0].inputs.n[0]", "trigger has no 'items'; did you mean 'item'?"),
+    (S + "on: {watch: {python: nocolon}}\n", 4, "on.watch.python", "write it like 'my_steps:new_items'"),
     (S + "on: {schedule: [{every: 60s}, {every: 1m, catch_up: all}]}\n", 4, "on.schedule[1]",
      "on.schedule[0] has the same times; remove one of them, or give each an id"),
     (S + "on: {watch: [{feed: 'https://x'}, {feed: 'https://x', every: 1m}]}\n", 4, "on.watch[1]",
@@ -185,7 +198,7 @@ BAD: list[tuple[str, int | None, str, str]] = [
     (S + "on: {schedule: {id: a, every: 1m}, watch: {id: a, feed: 'https://x'}}\n", 4, "on.watch[0]",
      "on.schedule[0] has the id 'a' too; each trigger needs an id of its own"),
     (S + "on: {watch: {every: 1h}}\n", 4, "on.watch", "exactly one of feed, url, path,"),
-    (S + "on: {watch: {feed: 'ftp://x'}}\n", 4, "on.watch.feed", "starts with https://"),
+    (S + "on: {watch: {feed: 'ftp://x'}}\n", 4, "on.watch.feed", "starts with http:// or https://"),
     (
         S + "on: {watch: {url: {url: 'http://x', pattern: '('}}}\n",
         4,
