@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ENGINES: Final = ("agent", "dbos", "absurd", "absurd8", "langgraph", "procrastinate", "raw")
+ENGINES: Final = (
+    "agent", "dbos", "absurd", "absurd8", "langgraph", "procrastinate", "raw", "apscheduler",
+)  # fmt: skip
 STORES: Final = ("sqlite", "postgres")
 WORKLOADS: Final = (
-    "W", "workers", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest",
+    "W", "workers", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest", "triggers",
 )  # fmt: skip
 
 LATEST: Final = Path(__file__).parent / "results" / "latest.json"

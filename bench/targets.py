@@ -102,6 +102,7 @@ def _by_itself(ours: list[Row], store: str) -> Iterator[Comparison]:
         name = f"{store}, a claim with {many['waiting']:,} waiting over {few['waiting']:,}"
         yield Comparison(name, many["p50_ms"] / few["p50_ms"], at_most=2.0)
     yield from _wide(of_store, store)
+    yield from _triggers(of_store, store)
     crashed = find(of_store, workload="recovery")
     if crashed is not None:
         name = f"{store}, seconds to recover {crashed['running']:,} running tasks"
@@ -114,6 +115,21 @@ def _by_itself(ours: list[Row], store: str) -> Iterator[Comparison]:
         yield Comparison(f"{store}, a daemon at rest: MB", resting["rss_mb"], at_most=120)
         name = f"{store}, a daemon at rest: % of a core"
         yield Comparison(name, resting["cpu_percent"], at_most=1.0)
+
+
+def _triggers(of_store: list[Row], store: str) -> Iterator[Comparison]:
+    """Schedules and watchers: idle ones are free, due ones punctual, and firings share commits."""
+    promised = (
+        ("rest", "cpu_percent", "10,000 schedules, 1,000 watchers at rest: % of a core", 1.0),
+        ("punctual", "p50_ms", "an instant beside W, ms late at the median", 100.0),
+        ("punctual", "p99_ms", "an instant beside W, ms late at the 99th percentile", 500.0),
+        ("burst", "write_tx_per_firing", "instants at once: commits a firing", 1.0),
+        ("alone", "write_tx_more", "a scheduled task: commits more than a submitted one's", 1.0),
+    )
+    for case, figure, name, limit in promised:
+        found = find(of_store, workload="triggers", case=case)
+        if found is not None:
+            yield Comparison(f"{store}, {name}", found[figure], at_most=limit)
 
 
 def _wide(of_store: list[Row], store: str) -> Iterator[Comparison]:

@@ -40,7 +40,8 @@ def _without_fate(connection: Connection, trigger_id: str) -> list[int]:
     row = trigger_rows.find(connection, trigger_id)
     if row is None or row.last_nominal is None:
         return []
-    instants = timing_of(row).between(_begins(row), row.last_nominal, MOST_INSTANTS).latest
+    begins = max(_begins(row), trigger_audit.kept_since(connection, trigger_id))
+    instants = timing_of(row).between(begins, row.last_nominal, MOST_INSTANTS).latest
     if not instants:
         return []
     spans = trigger_audit.spans(connection, row.id, instants[0])

@@ -116,13 +116,14 @@ class SchedulePass:
         A trigger that was in order stays so until it changes, or until the clock is set back: it is
         not read again. With ten thousand schedules that is the difference of a second each minute.
         """
-        now = self.clock.now()
-        if now < self._checked_at:
+        if self.clock.now() < self._checked_at:
             self._in_order.clear()
         with self._reader.connect() as connection:
             versions = trigger_rows.active_versions(connection)
             changed = sorted(versions.items() - self._in_order.items())
             rows = trigger_rows.find_all(connection, [trigger_id for trigger_id, _ in changed])
+            # Later than the rows: a poll that was recorded meanwhile would seem to be ahead of it.
+            now = self.clock.now()
             plans = [
                 _correction(connection, row, now)
                 if row.kind == SCHEDULE

@@ -2,14 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from agent.config.models import BudgetSettings
 from agent.config.settings import EngineSettings
-from agent.core.clock import SECOND
+from agent.core.clock import SECOND, to_iso
 from agent.daemon.job_scheduler import JobScheduler
-from agent.store.engine import trigger_rows, workflow_versions
+from agent.store.engine import workflow_versions
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.worker.firings import PendingFirings
 from agent.triggers import sync
 from agent.triggers.passes import SchedulePass
 from agent.triggers.schedule_runner import run_schedules
@@ -17,79 +20,180 @@ from agent.workflows.graph import Graph
 from bench import definitions, load, process, usage
 from bench.session import Session, session
 
-_LEAD_SECONDS: Final = 2.0
-_IN_FLIGHT: Final = 50
+LEAD_SECONDS: Final = 3.0
+"""From the recording of the schedules to the first instant; W is at its speed by then."""
+IN_FLIGHT: Final = 50
+_A_YEAR_SECONDS: Final = 31_000_000.0
+_OF_A_WORKFLOW: Final = 100
+_PATIENCE_SECONDS: Final = 120.0
 
 
-def main(url: str, schedules: int, instants: int, tasks: int) -> dict[str, Any]:
-    """Let `instants` of the schedules become due one after the other while W runs."""
-    return asyncio.run(_measure(url, schedules, instants, tasks))
+def main(case: str, url: str, **given: Any) -> dict[str, Any]:
+    """Measure one case."""
+    measure = {"punctual": _punctual, "burst": _burst, "alone": _alone}[case]
+    return asyncio.run(_with_schedules(url, measure, **given))
 
 
-async def _measure(url: str, schedules: int, instants: int, tasks: int) -> dict[str, Any]:
-    settings = EngineSettings(slots=_IN_FLIGHT, batch=64)
-    async with session(url, settings) as opened:
-        spacing = 0.02
-        _record(opened, schedules, instants, spacing)
-        passing = SchedulePass(opened.database, opened.database.clock, BudgetSettings())
-        jobs = JobScheduler(opened.database.clock)
+async def _with_schedules(
+    url: str, measure: Callable[..., Awaitable[dict[str, Any]]], **given: Any
+) -> dict[str, Any]:
+    async with session(url, EngineSettings(slots=IN_FLIGHT, batch=64)) as opened:
+        return await measure(opened, **given)
 
-        async def fire() -> None:
-            run = await run_schedules(passing, opened.worker.fire)
-            jobs.set_time("schedules", run.next_time)
 
-        jobs.at("schedules", fire)
-        jobs.set_time("schedules", passing.next_time())
-        jobs.start()
-        beside = asyncio.create_task(_run_w(opened, tasks))
-        seconds = _LEAD_SECONDS + instants * spacing + 1.0
-        await asyncio.sleep(seconds)
-        beside.cancel()
-        await asyncio.gather(beside, return_exceptions=True)
-        await jobs.stop()
-        passing.close()
-        lags = _lags(opened)
+class Schedules:
+    """The schedules of a database, driven as in the daemon; notes when firings are durable."""
+
+    def __init__(self, opened: Session) -> None:
+        self._opened = opened
+        self._clock = opened.database.clock
+        self._passing = SchedulePass(opened.database, self._clock, BudgetSettings())
+        self._jobs = JobScheduler(self._clock)
+        self._jobs.at("schedules", self._run)
+        self.lags: list[float] = []
+        """Seconds from the time of an instant to the commit of its firing."""
+        self._left = 0
+        self._has_fired = asyncio.Event()
+        self.commits = _CountedFirings()
+        opened.worker.firings = self.commits
+
+    async def fire_all(self, seconds: Iterable[float], others: int) -> None:
+        """Record schedules that are due so many seconds from now, and let them fire."""
+        times = list(seconds)
+        self._left = len(times)
+        await asyncio.to_thread(_record, self._opened, times, others)
+        self._jobs.set_time("schedules", self._passing.next_time())
+        self._jobs.start()
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await self._has_fired.wait()
+        await self._jobs.stop()
+        self._passing.close()
+
+    async def _run(self) -> None:
+        run = await run_schedules(self._passing, self._fire)
+        self._jobs.set_time("schedules", run.next_time)
+
+    async def _fire(self, update: TriggerUpdate) -> FireResult:
+        result = await self._opened.worker.fire(update)
+        now = self._clock.now()
+        if result.started:
+            self.lags += [(now - run.due_at) / SECOND for run in update.runs]
+            self._left -= len(update.runs)
+        if self._left <= 0:
+            self._has_fired.set()
+        return result
+
+
+class _CountedFirings(PendingFirings):
+    """Counts the commits that record firings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def resolve(self, fired: Iterable[tuple[TriggerUpdate, FireResult]]) -> None:
+        done = list(fired)
+        self.count += any(result.started for _, result in done)
+        super().resolve(done)
+
+
+async def _punctual(
+    opened: Session, schedules: int, instants: int, spacing_seconds: float
+) -> dict[str, Any]:
+    """Let instants become due one after the other while W runs."""
+    driven = Schedules(opened)
+    beside = Beside(opened)
+    spaced = [LEAD_SECONDS + number * spacing_seconds for number in range(instants)]
+    async with beside:
+        await driven.fire_all(spaced, schedules - instants)
+    return {"steps_per_s": beside.steps_per_s, **lag_figures(driven.lags), "rss_mb": usage.rss_mb()}
+
+
+async def _burst(opened: Session, instants: int) -> dict[str, Any]:
+    """Let instants become due all at once, and count the commits that record them."""
+    driven = Schedules(opened)
+    cpu = time.process_time()
+    await driven.fire_all([LEAD_SECONDS] * instants, 0)
     return {
-        "instants": len(lags),
-        "p50_ms": usage.p50_ms(lags),
-        "p99_ms": round(sorted(lags)[int(len(lags) * 0.99)] * 1000, 3) if lags else None,
-        "rss_mb": usage.rss_mb(),
+        **lag_figures(driven.lags),
+        "write_tx_per_firing": round(driven.commits.count / instants, 4),
+        "cpu_ms_per_firing": round((time.process_time() - cpu) * 1000 / instants, 3),
     }
 
 
-async def _run_w(opened: Session, tasks: int) -> None:
+async def _alone(opened: Session, instants: int, spacing_seconds: float) -> dict[str, Any]:
+    """Compare the commits of a scheduled task with those of one that is submitted."""
     graph = definitions.chain()
-    while True:
-        await load.put_on(
-            lambda: opened.run_task(Submission(graph=graph)), opened.commits, _IN_FLIGHT, tasks
-        )
+    await opened.run_task(Submission(graph=graph))
+    before = opened.commits()
+    for _ in range(instants):
+        await opened.run_task(Submission(graph=graph))
+    submitted = (opened.commits() - before) / instants
+    driven = Schedules(opened)
+    before = opened.commits()
+    spaced = [LEAD_SECONDS + number * spacing_seconds for number in range(instants)]
+    await driven.fire_all(spaced, 0)
+    await asyncio.sleep(spacing_seconds)
+    # All schedules are recorded in one transaction.
+    scheduled = (opened.commits() - before - 1) / instants
+    return {
+        **lag_figures(driven.lags),
+        "write_tx_per_task": round(scheduled, 3),
+        "write_tx_more": round(scheduled - submitted, 3),
+    }
 
 
-def _record(opened: Session, schedules: int, instants: int, spacing: float) -> None:
-    """Record schedules: some are due soon, one after the other, the others in a year."""
-    now = opened.database.clock.now()
+class Beside:
+    """W with a fixed number in flight, for as long as the block lasts."""
+
+    def __init__(self, opened: Session) -> None:
+        self._opened = opened
+        self._graph = definitions.chain()
+        self._ended = 0
+        self.steps_per_s = 0.0
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._run())
+        self._start = time.perf_counter()
+
+    async def __aexit__(self, *_: object) -> None:
+        seconds = time.perf_counter() - self._start
+        self.steps_per_s = round(self._ended * definitions.STEPS / seconds, 1)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        await load.put_on(self._run_one, self._opened.commits, IN_FLIGHT, 10**9)
+
+    async def _run_one(self) -> None:
+        await self._opened.run_task(Submission(graph=self._graph))
+        self._ended += 1
+
+
+def lag_figures(lags: list[float]) -> dict[str, float]:
+    """Return the median and the 99th percentile of lags."""
+    latest = sorted(lags)[min(len(lags) - 1, int(len(lags) * 0.99))]
+    return {"p50_ms": usage.p50_ms(lags), "p99_ms": round(latest * 1000, 3)}
+
+
+def _record(opened: Session, seconds: list[float], others: int) -> None:
+    """Record schedules that are due soon, and others that are due in a year."""
+    database = opened.database
+    times = [*seconds, *(_A_YEAR_SECONDS + number for number in range(others))]
     chain = definitions.chain().model_dump(exclude_defaults=True)
-    blocks = []
-    for number in range(schedules):
-        seconds = _LEAD_SECONDS + number * spacing if number < instants else 31_000_000 + number
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now / SECOND + seconds))
-        fraction = int((now / SECOND + seconds) % 1 * 1_000_000)
-        block = {"id": f"s{number}", "at": [f"{at}.{fraction:06d}+00:00"], "overlap": "skip"}
-        blocks.append(block)
-    graph = Graph.model_validate({**chain, "name": "scheduled", "on": {"schedule": blocks}})
-    with opened.database.connect("writer") as connection, connection.transaction():
-        version = workflow_versions.register(
-            connection, graph.name, graph.hash, graph.text, None, None, now
-        )
-        sync.sync_workflow(connection, graph, version, None, now)
-
-
-def _lags(opened: Session) -> list[float]:
-    """Return how long after its time each instant was recorded."""
-    with opened.database.connect("reader") as connection:
-        rows = trigger_rows.all_rows(connection)
-        firings = [each for row in rows for each in trigger_rows.firings_of(connection, row.id, 1)]
-    return [(each["recorded_at"] - each["due_at"]) / SECOND for each in firings if each["due_at"]]
+    with database.connect("writer") as connection, connection.transaction():
+        now = database.clock.now()
+        for first in range(0, len(times), _OF_A_WORKFLOW):
+            blocks = [
+                {"id": f"s{first + number}", "at": [to_iso(now + int(each * SECOND))]}
+                for number, each in enumerate(times[first : first + _OF_A_WORKFLOW])
+            ]
+            name = f"scheduled-{first // _OF_A_WORKFLOW}"
+            graph = Graph.model_validate({**chain, "name": name, "on": {"schedule": blocks}})
+            version = workflow_versions.register(
+                connection, graph.name, graph.hash, graph.text, None, None, now
+            )
+            sync.sync_workflow(connection, graph, version, None, now)
 
 
 if __name__ == "__main__":

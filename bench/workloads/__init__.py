@@ -15,6 +15,7 @@ from bench.workloads import (
     compile,  # noqa: A004 - no Python is compiled here
     recovery,
     rest,
+    triggers,
     w,
     wide,
     workers,
@@ -41,6 +42,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "yaml": Workload(yaml.run),
     "compile": Workload(compile.run, is_repeated=False),
     "rest": Workload(rest.run, is_repeated=False),
+    "triggers": Workload(triggers.run, is_repeated=False),
 }
 
 

@@ -29,23 +29,25 @@ def run(asked: Options, stores: Stores, _: int) -> Iterator[Row]:
     settle_seconds, seconds = (0.2, 1.0) if asked.is_quick else (5.0, 15.0)
     for store in asked.stores:
         with stores.directory() as directory, stores.fresh(store) as url:
-            yield row("agent", store, "rest", **_watch(url, directory, settle_seconds, seconds))
+            with daemon(url, directory) as process_id:
+                figures = watch(process_id, settle_seconds, seconds)
+            yield row("agent", store, "rest", **figures)
 
 
-def _watch(url: str, directory: Path, settle_seconds: float, seconds: float) -> dict[str, Any]:
-    """Start a daemon, let it come to rest, and watch it."""
-    with _daemon(url, directory) as process_id:
-        time.sleep(settle_seconds)
-        before = usage.cpu_seconds(process_id)
-        start = time.perf_counter()
-        time.sleep(seconds)
-        used = usage.cpu_seconds(process_id) - before
-        share = used / (time.perf_counter() - start)
-        return {"rss_mb": usage.rss_mb(process_id), "cpu_percent": round(share * 100, 2)}
+def watch(process_id: int, settle_seconds: float, seconds: float) -> dict[str, Any]:
+    """Let a daemon come to rest, and watch it."""
+    time.sleep(settle_seconds)
+    before = usage.cpu_seconds(process_id)
+    start = time.perf_counter()
+    time.sleep(seconds)
+    used = usage.cpu_seconds(process_id) - before
+    share = used / (time.perf_counter() - start)
+    return {"rss_mb": usage.rss_mb(process_id), "cpu_percent": round(share * 100, 2)}
 
 
 @contextmanager
-def _daemon(url: str, directory: Path) -> Iterator[int]:
+def daemon(url: str, directory: Path) -> Iterator[int]:
+    """Run a daemon for as long as the block lasts; give its process id."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_")}
     environment |= {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "AGENT_DATABASE__URL": url}
     with (directory / "daemon.log").open("w+", encoding="utf-8") as log:

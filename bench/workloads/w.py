@@ -49,7 +49,7 @@ def run(asked: Options, stores: Stores, number: int) -> Iterator[Row]:
     for store in asked.stores:
         for in_flight in IN_FLIGHT:
             for engine in engines:
-                if store not in STORES_OF[engine] or in_flight not in _TASKS[engine]:
+                if store not in STORES_OF.get(engine, ()) or in_flight not in _TASKS[engine]:
                     continue
                 if in_flight == _SLOW and engine not in _OUR_TABLES and number > 0:
                     continue

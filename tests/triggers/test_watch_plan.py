@@ -312,6 +312,40 @@ def test_a_clock_that_ran_ahead_silences_no_watcher(watching: Watching) -> None:
     assert bench.correct() == 0
 
 
+def test_what_a_clock_that_ran_ahead_has_queued_starts(watching: Watching) -> None:
+    """Items beyond the most of a poll do not wait for the time that the clock showed."""
+    watching.define(first="all", most=1)
+    bench = watching.bench
+    bench.at(365 * DAY)
+    watching.poll("a", "b")
+    assert watching.items() == ["a"]
+    bench.at(10)
+    bench.run_pass()
+    assert watching.items() == ["a", "b"]
+
+
+def test_a_lease_is_taken_once_and_ends(watching: Watching) -> None:
+    """Another daemon polls when the lease is over, or is longer than a lease can be."""
+    watching.define()
+    row, now = watching.bench.row, watching.bench.now
+    database = watching.bench.database
+
+    def lease(owner: str, at: float) -> bool:
+        instant = now + int(at * SECOND)
+        with database.connect("writer") as tx, tx.transaction():
+            return trigger_rows.lease(
+                tx, row.id, row.version, owner, instant, instant + 90 * SECOND
+            )
+
+    assert lease("first", 0)
+    assert not lease("second", 1)
+    assert lease("first", 1)
+    assert lease("second", 92)
+    assert not lease("first", 93)
+    assert lease("second", 365 * DAY)
+    assert lease("first", 100)
+
+
 def test_of_two_polls_from_one_row_the_later_is_discarded(watching: Watching) -> None:
     """Two daemons polled at the same time: one cursor and one task per item, from the first one."""
     watching.define(first="all")

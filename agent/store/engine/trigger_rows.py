@@ -72,6 +72,8 @@ FIRING_COLUMNS: Final = tuple(_FIRING_TYPES)
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
 DAY_US: Final = 86_400_000_000
+CLOCK_ERROR_US: Final = 60_000_000
+"""What was recorded later than this from now was recorded by a clock that ran ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +256,10 @@ def releasable(connection: Connection, now: int) -> list[str]:
     """Return active triggers with a queued run that is due and, as far as can be seen, may start."""
     rows = connection.query(
         "SELECT DISTINCT f.trigger_id FROM firings AS f JOIN triggers AS t ON t.id = f.trigger_id"
-        " WHERE f.status = 'queued' AND f.due_at <= :now AND t.status = 'active'"
-        " ORDER BY f.trigger_id",
+        " WHERE f.status = 'queued' AND (f.due_at <= :now OR f.recorded_at > :ahead)"
+        " AND t.status = 'active' ORDER BY f.trigger_id",
         now=now,
+        ahead=now + CLOCK_ERROR_US,
     )
     return [str(row[0]) for row in rows]
 
@@ -450,12 +453,15 @@ def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, u
     """Take the right to poll a watcher, unless another daemon has it; return whether that worked."""
     changed = tx.execute(
         "UPDATE triggers SET owner = :owner, owned_until = :until WHERE id = :id"
-        " AND version = :version AND (owner IS NULL OR owner = :owner OR owned_until < :now)",
+        " AND version = :version AND (owner IS NULL OR owner = :owner OR owned_until < :now"
+        " OR owned_until > :furthest)",
         id=trigger_id,
         version=version,
         owner=owner,
         now=now,
         until=until,
+        # A lease that is longer than any was taken by a clock that ran ahead.
+        furthest=until + CLOCK_ERROR_US,
     )
     return changed > 0
 

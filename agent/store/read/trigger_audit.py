@@ -4,6 +4,7 @@ from typing import Final
 
 from agent.store.db.database import Connection
 from agent.store.engine.reads import Rows
+from agent.store.engine.trigger_rows import DAY_US
 
 _STARTED: Final = "('started', 'late')"
 
@@ -72,6 +73,24 @@ def bad_ranges(connection: Connection) -> Rows:
         " OR (until_at IS NOT NULL AND (status NOT IN ('missed', 'skipped') OR count < 2"
         " OR nominal_at IS NULL OR nominal_at >= until_at)) ORDER BY trigger_id, key"
     )
+
+
+def kept_since(connection: Connection, trigger_id: str) -> int:
+    """Return a time since when no firing of a trigger was pruned.
+
+    A prune removes firings without a task from the oldest on, and none of the last day. So the oldest
+    one that is left bounds what was removed.
+    """
+    rows = connection.query(
+        f"SELECT {connection.sql.now_us}, min(f.recorded_at) FROM firings AS f"
+        " WHERE f.trigger_id = :id AND f.status <> 'queued' AND f.recorded_at <"
+        " (SELECT max(n.recorded_at) FROM firings AS n WHERE n.trigger_id = :id)"
+        " AND NOT EXISTS (SELECT 1 FROM tasks AS k WHERE k.id = f.task_id)",
+        id=trigger_id,
+    )
+    now, oldest = rows[0]
+    yesterday = int(now) - DAY_US
+    return yesterday if oldest is None else min(yesterday, int(oldest))
 
 
 def spans(connection: Connection, trigger_id: str, since: int) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows, writes
-from agent.store.engine.trigger_rows import TriggerRow
+from agent.store.engine.trigger_rows import CLOCK_ERROR_US, TriggerRow
 from agent.tasks.rules import creation
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.trigger_update import FireResult, FireResults, Mark, Run, TriggerUpdate
@@ -38,6 +38,7 @@ class _Queued:
     input: str
     context: str
     workflow_version: int
+    recorded_at: int
     is_new: bool = False
     """Whether this transaction records it."""
 
@@ -150,6 +151,7 @@ def _queues(rows: Iterable[dict[str, Any]]) -> dict[str, list[_Queued]]:
                 row["input"] or "{}",
                 row["context"] or "{}",
                 row["workflow_version"],
+                row["recorded_at"],
             )
         run.keys.append(row["key"])
         if row["input"] is not None:
@@ -255,14 +257,18 @@ class _Firing:
     def _release(self) -> None:
         """Start queued runs whose time has come, as the overlap allows."""
         for queued in list(self._queue):
-            if queued.due_at > self._now:
+            if not self._is_due(queued):
                 continue
             if self._overlap != "allow" and (self._open or self._starting):
                 break
             self._queue.remove(queued)
             self._start_queued(queued)
-        if self._overlap == "cancel_other" and any(q.due_at <= self._now for q in self._queue):
+        if self._overlap == "cancel_other" and any(map(self._is_due, self._queue)):
             self.result.superseded = list(self._open)
+
+    def _is_due(self, queued: _Queued) -> bool:
+        # What a clock that ran ahead has queued must not wait until that time comes.
+        return queued.due_at <= self._now or queued.recorded_at > self._now + CLOCK_ERROR_US
 
     def _start(self, run: Run) -> None:
         """Start a run that was not queued."""
@@ -322,8 +328,7 @@ class _Firing:
                 row |= {"input": queued.input, "context": queued.context}
             self.new_rows.append(row)
 
-    @staticmethod
-    def _queued(run: Run) -> _Queued:
+    def _queued(self, run: Run) -> _Queued:
         return _Queued(
             new_id(),
             [key for key, _ in run.keys],
@@ -332,6 +337,7 @@ class _Firing:
             json_values.encode(run.input, "input"),
             json_values.encode(run.context, "trigger"),
             run.workflow_version,
+            self._now,
             is_new=True,
         )
 

@@ -1,8 +1,13 @@
 """The checker finds every kind of damage to triggers and firings."""
 
+import time
+
 import pytest
 
+from agent.core.clock import SECOND
+from agent.store import firing_pruning
 from agent.store.db.database import Database
+from agent.store.engine.trigger_rows import DAY_US
 from agent.store.pruning import prune
 from tests.support.engine import find_violations
 from tests.support.trigger_bench import BEGIN, TriggerBench
@@ -48,7 +53,7 @@ DAMAGE = {
 
 
 def fill(bench: TriggerBench) -> None:
-    """Record a missed range, two runs of which one has ended, a queued one, and a watcher."""
+    """Record a missed range, a run that has ended, an open and a queued one, and a watcher."""
     bench.define(SCHEDULE, watch=(WATCH,))
     bench.at(4 * HOUR)
     bench.run_pass()
@@ -86,3 +91,30 @@ def test_a_sound_database_of_triggers_has_no_violation(bench: TriggerBench) -> N
     with bench.database.connect("writer") as connection:
         assert prune(connection, BEGIN + int(5 * HOUR) * 1_000_000)["tasks"] == 1
     assert find_violations(bench.database) == []
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_pruned_firings_are_no_violation(bench: TriggerBench, is_damaged: bool) -> None:
+    """Instants whose firings were pruned have no fate any more; later ones must have theirs."""
+    begin = int(time.time() - 30 * 86_400) - BEGIN // SECOND
+    bench.at(begin)
+    bench.define({**SCHEDULE, "catch_up": "none"})
+    for hour in range(2, 21, 2):
+        bench.at(begin + hour * HOUR + 120)
+        bench.run_pass()
+    with bench.database.connect("writer") as connection:
+        pruned = firing_pruning.prune_in_steps(
+            connection, bench.now - 5 * int(HOUR) * SECOND, bench.now + 2 * DAY_US
+        )
+        assert sum(count for _, count in pruned) == 7
+    assert [fate[-1] for fate in bench.fates()] == [2, 2, 2]
+    assert find_violations(bench.database) == []
+    if is_damaged:
+        with bench.database.connect("writer") as tx, tx.transaction():
+            tx.execute(
+                "DELETE FROM firings WHERE nominal_at > :at", at=bench.now - 3 * HOUR * SECOND
+            )
+        assert "no fate is recorded" in find_violations(bench.database)[0]
+        # The fixture finds a sound database at the end.
+        with bench.database.connect("writer") as tx, tx.transaction():
+            tx.execute("DELETE FROM triggers")
