@@ -1,16 +1,15 @@
 """Triggers: what starts tasks by itself, on a schedule or when something outside changes.
 
-`specs` reads the definitions of triggers, `sync` keeps the stored triggers equal to the workflows.
-`instants` computes the times of a schedule (`cron` by the rules of Debian's cron, `local_time` where
-clocks change), `schedule_remarks` previews them for `agent validate`, and `schedule_plan` decides what
-becomes of due instants;
-`watchers` has one module a source and `watch_plan` decides what becomes of its items. `passes` are
-the periodic passes over due triggers. What a firing does to the database, in the worker's commit or
-in a transaction of its own, is `agent.tasks.rules.firing`. `commands` has the operator's commands.
-`command_request` reads them as people write them, `check` polls a watcher and records nothing, and
-`documents` shows triggers.
+Definitions: `specs` reads them, `sync` keeps the stored triggers equal to the workflows.
+Schedules: `instants` computes their times (`cron`, `local_time`), `schedule_plan` decides what becomes
+of due ones, `passes` finds them and `schedule_runner` fires them; `asked_runs` asks about missed ones.
+Watchers: `watchers` has one module a source, `watch_runner` polls, `watch_plan` decides what becomes of
+items, `watch_listeners` polls early. `run_builder` renders the inputs of both.
+People: `commands` (with `backfill`, `check`, `command_request`), `documents`, `schedule_remarks`,
+`health_checks`. `fate_check` finds instants without a fate.
 
-It may import approvals and everything below. Entry points: `schedule_runner.run_schedules`,
-`passes.run_watchers`. A new source is a module in `watchers`, a line in its `registry`, and its keys
-in `agent.workflows.compile.watch_sources`.
+What a firing does to the database, in the worker's commit or in a transaction of its own, is
+`agent.tasks.rules.firing`. It may import approvals and everything below. Entry points:
+`schedule_runner.run_schedules`, `watch_runner.WatchRunner`, `commands.TriggerCommands`. A new source is
+a module in `watchers`, a line in its `registry`, and its keys in `agent.workflows.compile.watch_sources`.
 """
