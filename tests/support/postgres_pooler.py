@@ -176,6 +176,12 @@ def pooled(url: str, directory: Path) -> Iterator[tuple[Pooler, str]]:
         pooler.close()
 
 
+def _accepts(path: Path) -> bool:
+    """Whether a server accepts connections on a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @contextlib.contextmanager
 def pgbouncer(url: str, directory: Path) -> Iterator[str | None]:
     """Put PgBouncer before a database; yields its address, or None where it is not installed."""
@@ -201,7 +207,8 @@ def pgbouncer(url: str, directory: Path) -> Iterator[str | None]:
     )
     try:
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (directory / ".s.PGSQL.5432").exists() and time.monotonic() < deadline:
+        # The file exists a moment before connections are accepted.
+        while not _accepts(directory / ".s.PGSQL.5432") and time.monotonic() < deadline:
             assert process.poll() is None, (directory / "pgbouncer.log").read_text()
             time.sleep(0.02)
         yield f"{base}?host={directory}"

@@ -45,6 +45,7 @@ def test_a_strip_has_one_mark_for_each_fate_the_newest_last() -> None:
 def test_remarks_name_pauses_problems_and_failures() -> None:
     """One line for all of them; an active trigger without problems has none."""
     entry = {"status": "active", "problem": None, "timezone": "UTC", "paused_until": None}
+    entry |= {"kind": "schedule", "next_at": "2027-01-15T08:00:00.000Z"}
     assert trigger_view.remarks(entry) == ""
     paused = entry | {"status": "paused", "pause_reason": "its last 3 tasks failed"}
     assert trigger_view.remarks(paused) == "paused: its last 3 tasks failed"
