@@ -24,7 +24,7 @@ def test_resources() -> None:
     """A property with the status 404 is not there."""
     body = multistatus(
         response(
-            "/work/",
+            "/office/",
             "<D:displayname> Wörk </D:displayname>"
             "<D:resourcetype><D:collection/><C:calendar/></D:resourcetype>"
             '<C:supported-calendar-component-set><C:comp name="VTODO"/>'
@@ -41,7 +41,7 @@ def test_resources() -> None:
     )
     assert parse(body, {}) == [
         {
-            "href": "/work/",
+            "href": "/office/",
             "name": "Wörk",
             "is_calendar": True,
             "has_events": False,

@@ -286,7 +286,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalDavServer]:
     """Run one CalDAV server, with two calendars and a list of tasks."""
     folder: Path = tmp_path_factory.mktemp("radicale")
     with caldav_server(folder) as running:
-        running.create_calendar(f"/{USER}/work/", "Work")
+        running.create_calendar(f"/{USER}/office/", "Work")
         running.create_calendar(f"/{USER}/home/", "At home")
         running.create_calendar(f"/{USER}/tasks/", "Tasks", "VTODO")
         yield running
@@ -298,7 +298,7 @@ def dav_keys(server: CalDavServer, path: str = "/", **changed: Any) -> dict[str,
     return keys_of(server.url(path), **{**given, **changed})
 
 
-def put(server: CalDavServer, text: str, folder: str = "work") -> None:
+def put(server: CalDavServer, text: str, folder: str = "office") -> None:
     """Put an event into a calendar."""
     server.request("PUT", f"/{USER}/{folder}/{uuid4().hex}.ics", ics(text).decode())
 
@@ -318,7 +318,7 @@ def test_a_calendar_is_found_by_its_name(server: CalDavServer) -> None:
         server.requests.clear()
         second = await poll(dav_keys(server), context, first.cursor)
         assert second.items == first.items
-        assert server.requests == [("REPORT", f"/{USER}/work/")]
+        assert server.requests == [("REPORT", f"/{USER}/office/")]
 
     tell(story)
 
@@ -360,7 +360,7 @@ def test_a_wrong_password(server: CalDavServer, monkeypatch: pytest.MonkeyPatch)
     async def story(context: PollContext, _: FixedClock) -> None:
         server.requests.clear()
         with pytest.raises(SourceError, match="check `user` and `password`") as caught:
-            await poll(dav_keys(server, f"/{USER}/work/"), context)
+            await poll(dav_keys(server, f"/{USER}/office/"), context)
         assert caught.value.retry_seconds == 300.0
         assert len(server.requests) == 1
 
