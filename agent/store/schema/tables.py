@@ -14,6 +14,7 @@ from sqlmodel import Field, SQLModel
 from agent.core.state_machine import ApprovalStatus, CallStatus, StepStatus, TaskStatus
 from agent.store.schema import (  # noqa: F401  (parts of the same schema)
     channel_tables,
+    state_tables,
     trigger_tables,
 )
 
@@ -131,6 +132,8 @@ class Task(SQLModel, table=True):
     pause_command: str | None = Field(default=None, sa_type=Text)
     # The schedule or watcher that started it; no foreign key, since it may be pruned first.
     trigger_id: str | None = Field(default=None, sa_type=Text)
+    # The chat where it was started: channel, recipient and thread. Children and retries inherit it.
+    chat_origin: str | None = Field(default=None, sa_type=Text)
 
 
 class Step(SQLModel, table=True):
@@ -205,6 +208,8 @@ class Step(SQLModel, table=True):
     process_started: str | None = Field(default=None, sa_type=Text)
     started_at: int | None = Field(default=None, sa_type=BigInteger)
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
+    # What it reads of `state`, with versions, as recorded at its first claim.
+    state_read: str | None = Field(default=None, sa_type=Text)
 
 
 class ToolCall(SQLModel, table=True):
