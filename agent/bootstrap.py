@@ -169,12 +169,13 @@ def hide_secrets(settings: Settings) -> None:
 
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
+    from agent.channels.messages.messenger import ChannelMessenger
     from agent.models.registry import registry_of
     from agent.tasks.worker.worker import Worker
 
     hide_secrets(settings)
     models = registry_of(settings.models, settings.llm, settings.budget)
-    return Worker(
+    worker = Worker(
         database,
         settings.engine,
         database.clock,
@@ -182,6 +183,8 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
         models=models,
         mcp=settings.mcp_servers,
     )
+    worker.services.messenger = ChannelMessenger(settings, database)
+    return worker
 
 
 def limits_of(settings: Settings) -> "Limits":
@@ -197,6 +200,7 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
+        attach_from=settings.attach_from,
         inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,

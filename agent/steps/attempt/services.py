@@ -9,6 +9,7 @@ from agent.core.clock import Clock
 from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
+from agent.steps.types.messages import Messenger
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Limits:
     """Private addresses, networks and host names that `http` may reach."""
     kill_grace_seconds: float = 5.0
     """Between SIGTERM and SIGKILL to a process group."""
+    attach_from: tuple[str, ...] = ()
+    """The directories whose files a message may carry."""
     inherit: tuple[str, ...] = ()
     """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
@@ -65,6 +68,8 @@ class Services:
     """The MCP servers whose tools agents may use."""
     start_missed: StartMissed | None = None
     """Starts missed runs of a schedule; only a daemon has it."""
+    messenger: Messenger | None = None
+    """Sends the messages of `message` steps."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""
@@ -74,3 +79,5 @@ class Services:
         while self.resources:
             _, resource = self.resources.popitem()
             await resource.aclose()
+        if self.messenger is not None:
+            await self.messenger.aclose()
