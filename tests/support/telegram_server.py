@@ -260,9 +260,10 @@ def _document(content_type: str, body: bytes) -> dict[str, Any]:
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     form = BytesParser(policy=HTTP).parsebytes(head + body)
     given: dict[str, Any] = {}
-    for part in form.iter_parts():  # type: ignore[attr-defined]
-        name = part.get_param("name", header="content-disposition")
+    for part in form.iter_parts():
+        name = str(part.get_param("name", header="content-disposition"))
         content = part.get_payload(decode=True)
+        assert isinstance(content, bytes)
         if part.get_filename() is not None:
             given["file"] = (part.get_filename(), content)
         else:
