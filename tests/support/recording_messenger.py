@@ -15,7 +15,7 @@ class RecordingMessenger:
         self.sent: list[Sending] = []
         self.failures: list[Exception | None] = []
         """What the next sendings raise; None lets one through."""
-        self.on_send: Callable[[], None] = bool
+        self.on_send: Callable[[], object] = bool
         """Called before each sending."""
 
     async def operators(self) -> list[str]:
