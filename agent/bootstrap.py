@@ -181,6 +181,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
         limits_of(settings),
         models=models,
         mcp=settings.mcp_servers,
+        mail=settings.mail,
     )
 
 
@@ -202,4 +203,6 @@ def limits_of(settings: Settings) -> "Limits":
         call_seconds=settings.steps.call_seconds,
         attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
+        attach_directories=settings.attach_directories,
+        attach_bytes=settings.steps.attach_bytes,
     )

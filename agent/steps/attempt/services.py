@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.config.mail import MailSettings
 from agent.config.models import McpSettings
 from agent.core.clock import Clock
 from agent.core.thread_bridge import UnboundedThreads
@@ -40,6 +41,10 @@ class Limits:
     """The timeout of a call, if neither the call nor its step has one."""
     attempt_seconds: float = 3600.0
     """The timeout of an attempt of `python` or `shell`, if its step has none."""
+    attach_directories: tuple[str, ...] = ()
+    """Absolute paths; `attach` finds files below them."""
+    attach_bytes: int = 20_971_520
+    """All attachments of one mail or message."""
 
 
 StartMissed = Callable[[str, list[int]], Awaitable[list[str]]]
@@ -63,6 +68,8 @@ class Services:
     models: ModelRegistry = field(default_factory=ModelRegistry)
     mcp: Mapping[str, McpSettings] = field(default_factory=dict)
     """The MCP servers whose tools agents may use."""
+    mail: Mapping[str, MailSettings] = field(default_factory=dict)
+    """The accounts that `mail` steps send from."""
     start_missed: StartMissed | None = None
     """Starts missed runs of a schedule; only a daemon has it."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
