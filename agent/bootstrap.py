@@ -203,6 +203,5 @@ def limits_of(settings: Settings) -> "Limits":
         call_seconds=settings.steps.call_seconds,
         attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
-        attach_directories=settings.attach_directories,
-        attach_bytes=settings.steps.attach_bytes,
+        attach_from=settings.attach_from,
     )

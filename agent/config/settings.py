@@ -161,16 +161,10 @@ class StepSettings(Section):
         le=1_073_741_824,
         description="What one attempt may write to its log; the rest is dropped.",
     )
-    attach_directories: list[Bare] = Field(
+    attach_from: list[Bare] = Field(
         default_factory=list,
         description="Directories whose files steps may attach to what they send; relative to this"
         ' file, as in ["outbox"]. Empty: no files, only values of the task.',
-    )
-    attach_bytes: int = Field(
-        default=20_971_520,
-        ge=1024,
-        le=268_435_456,
-        description="All attachments of one mail or message together.",
     )
 
 
@@ -361,12 +355,11 @@ class Settings(Section):
         }
 
     @property
-    def attach_directories(self) -> tuple[str, ...]:
+    def attach_from(self) -> tuple[str, ...]:
         """The directories whose files may be attached, as absolute paths."""
         base = self.base.absolute()
         return tuple(
-            os.path.normpath(base / Path(each).expanduser())
-            for each in self.steps.attach_directories
+            os.path.normpath(base / Path(each).expanduser()) for each in self.steps.attach_from
         )
 
     @property

@@ -95,7 +95,7 @@ class SmtpServer:
     ) -> str:
         """Answer MAIL."""
         if self.behaviour.disconnect == "mail":
-            server.transport.abort()
+            _abort(server)
         if self.behaviour.sender is not None:
             return self.behaviour.sender
         envelope.mail_from = address
@@ -128,7 +128,7 @@ class SmtpServer:
             if self.on_received is not None:
                 await asyncio.to_thread(self.on_received, received)
         if broken == "after":
-            server.transport.abort()
+            _abort(server)
         if broken == "silent":
             await asyncio.Event().wait()
         return "250 2.0.0 queued as 1"
@@ -170,8 +170,7 @@ class SmtpServer:
         await self._stop.wait()
         server.close()
         for made in transports:
-            if made.transport is not None:
-                made.transport.abort()
+            _abort(made)
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -179,7 +178,12 @@ class SmtpServer:
         await asyncio.sleep(0.01)
 
 
-class _BreakingSmtp(SMTP):  # type: ignore[misc]
+def _abort(server: SMTP) -> None:
+    if isinstance(server.transport, asyncio.Transport):
+        server.transport.abort()
+
+
+class _BreakingSmtp(SMTP):
     """aiosmtpd's protocol, which may end the connection in the middle of DATA."""
 
     def __init__(self, owner: SmtpServer, *arguments: Any, **options: Any) -> None:
@@ -189,7 +193,7 @@ class _BreakingSmtp(SMTP):  # type: ignore[misc]
     async def push(self, status: Any) -> None:
         await super().push(status)
         if str(status).startswith("354") and self._owner.behaviour.disconnect == "before":
-            self.transport.abort()
+            _abort(self)
 
 
 @contextmanager

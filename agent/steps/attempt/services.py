@@ -31,6 +31,8 @@ class Limits:
     """Private addresses, networks and host names that `http` may reach."""
     kill_grace_seconds: float = 5.0
     """Between SIGTERM and SIGKILL to a process group."""
+    attach_from: tuple[str, ...] = ()
+    """The directories whose files a message or a mail may carry."""
     inherit: tuple[str, ...] = ()
     """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
@@ -41,10 +43,6 @@ class Limits:
     """The timeout of a call, if neither the call nor its step has one."""
     attempt_seconds: float = 3600.0
     """The timeout of an attempt of `python` or `shell`, if its step has none."""
-    attach_directories: tuple[str, ...] = ()
-    """Absolute paths; `attach` finds files below them."""
-    attach_bytes: int = 20_971_520
-    """All attachments of one mail or message."""
 
 
 StartMissed = Callable[[str, list[int]], Awaitable[list[str]]]

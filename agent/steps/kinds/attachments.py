@@ -1,107 +1,82 @@
-"""Reads what a step attaches: files below the allowed directories, and values of the task.
-
-Shared by the kinds that send something to people. `attach_directories` and `attach_bytes` of `[steps]`
-are the limits.
-"""
+"""The files of a message or a mail: values of the task, and files below the directories that are allowed."""
 
 import base64
 import binascii
+import hashlib
 import json
-import mimetypes
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
-from agent.core.confined_files import ConfinementError, names_of, opened, read_file, reason_of
-from agent.steps.attempt.services import Limits
+from agent.core.confined_files import OutsideError, opened, parts_of, read_bytes, reason_of
 from agent.steps.spec.attachment_config import AttachmentConfig
 from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
 
-_BINARY: Final = "application/octet-stream"
-
-
-def read_attachments(configs: Sequence[AttachmentConfig], limits: Limits) -> list[Attachment]:
-    """Return the attachments; blocks while files are read.
-
-    Raise `DefiniteFailure` for a file that is missing or not allowed, and for more than the limit.
-    """
-    left_bytes = limits.attach_bytes
-    found: list[Attachment] = []
-    for config in configs:
-        attachment = _read(config, limits, left_bytes)
-        left_bytes -= len(attachment.content)
-        if left_bytes < 0:
-            raise _refused(
-                "attachments_too_large",
-                f"the attachments are larger than {limits.attach_bytes:,} bytes, which"
-                " `attach_bytes` in [steps] allows",
-            )
-        found.append(attachment)
-    return found
+MAX_BYTES: Final = 20_971_520
+"""The largest file; what all of them together may have is twice as much."""
 
 
-def _read(config: AttachmentConfig, limits: Limits, left_bytes: int) -> Attachment:
-    if config.file is None:
-        assert config.name is not None
-        content, media_type = _value(config)
-        return Attachment(config.name, config.type or _type_of(config.name, media_type), content)
-    name = config.name or PurePosixPath(config.file).name
-    content = _file(config.file, limits, left_bytes)
-    return Attachment(name, config.type or _type_of(name, _BINARY), content)
+def load(configs: Sequence[AttachmentConfig], allowed: Sequence[str]) -> list[Attachment]:
+    """Read the files of a message or a mail; it blocks."""
+    files = [_load(config, allowed) for config in configs]
+    if sum(len(file.content) for file in files) > 2 * MAX_BYTES:
+        raise _refused(f"the attachments have more than {2 * MAX_BYTES:,} bytes together")
+    return files
 
 
-def _value(config: AttachmentConfig) -> tuple[bytes, str]:
-    """Return the content of a value, and its type where its name says none."""
-    value = config.value
-    if config.encoding == "base64":
+def summary(attachment: Attachment) -> dict[str, Json]:
+    """Return what the ledger records of a file: its name, its size and its hash."""
+    digest = hashlib.sha256(attachment.content).hexdigest()
+    return {"name": attachment.name, "bytes": len(attachment.content), "sha256": digest}
+
+
+def _load(config: AttachmentConfig, allowed: Sequence[str]) -> Attachment:
+    if config.path is not None:
+        return _file(config.path, config.name, allowed)
+    assert config.name is not None
+    if config.base64 is not None:
         try:
-            return base64.b64decode(value, validate=True), _BINARY
-        except (binascii.Error, ValueError, TypeError):
-            raise _refused("bad_attachment", f"the value of {config.name} is not base64") from None
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace"), "text/plain"
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return text.encode("utf-8", "replace"), "application/json"
+            content = base64.b64decode(config.base64, validate=True)
+        except (binascii.Error, ValueError):
+            raise _refused(f"{config.name}: its base64 cannot be decoded") from None
+    elif isinstance(config.value, str):
+        content = config.value.encode("utf-8", "replace")
+    else:
+        content = json.dumps(config.value, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+    if len(content) > MAX_BYTES:
+        raise _refused(f"{config.name} is larger than {MAX_BYTES:,} bytes")
+    return Attachment(config.name, content)
 
 
-def _type_of(name: str, default: str) -> str:
-    guessed, encoding = mimetypes.guess_type(name)
-    return default if guessed is None or encoding is not None else guessed
-
-
-def _file(path: str, limits: Limits, left_bytes: int) -> bytes:
-    if not limits.attach_directories:
+def _file(path: str, name: str | None, allowed: Sequence[str]) -> Attachment:
+    """Read a file below an allowed directory, by an absolute path or by one relative to it."""
+    if not allowed:
         raise _refused(
-            "attachment_refused",
-            f"{path} cannot be attached: `attach_directories` in [steps] of the configuration"
-            " names no directory",
+            f"{path}: no directory is allowed for attachments; list some as attach_from in [steps]"
         )
-    problem = "there is no such file"
-    for directory in limits.attach_directories:
-        relative = _below(path, directory)
-        if relative is None:
-            problem = "it is not below a directory of `attach_directories` in [steps]"
-            continue
+    reason = "there is no such file below a directory of attach_from in [steps]"
+    for directory in allowed:
         try:
-            with opened(Path(directory)) as top:
-                return read_file(top, names_of(relative), left_bytes)
-        except ConfinementError as error:
-            raise _refused("attachment_refused", str(error)) from None
+            parts = parts_of(_relative(path, directory))
+            with opened(directory) as top:
+                content = read_bytes(top, parts, MAX_BYTES)
+        except OutsideError:
+            continue
         except FileNotFoundError:
-            problem = "there is no such file"
-        except OSError as error:
-            raise _refused("attachment_refused", f"{path}: {reason_of(error)}") from None
-    shown = ", ".join(limits.attach_directories)
-    raise _refused("attachment_missing", f"{path} cannot be attached: {problem} ({shown})")
+            continue
+        except OSError as problem:
+            reason = reason_of(problem)
+            continue
+        return Attachment(name or parts[-1], content, str(Path(directory, *parts)))
+    raise _refused(f"{path}: {reason}")
 
 
-def _below(path: str, directory: str) -> str | None:
-    """Return a path relative to an allowed directory; None for an absolute one elsewhere."""
-    if not path.startswith("/"):
-        return path
-    return path[len(directory) + 1 :] if path.startswith(f"{directory}/") else None
+def _relative(path: str, directory: str) -> str:
+    prefix = directory.rstrip("/") + "/"
+    return path.removeprefix(prefix) if path.startswith(prefix) else path
 
 
-def _refused(code: str, message: str) -> DefiniteFailure:
-    return DefiniteFailure(message, code=code, kind="input", may_retry=False)
+def _refused(message: str) -> DefiniteFailure:
+    return DefiniteFailure(message, code="bad_attachment", kind="input", may_retry=False)

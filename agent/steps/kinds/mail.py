@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from agent.config.mail import MailSettings
 from agent.steps.attempt.context import StepContext
-from agent.steps.kinds.attachments import read_attachments
+from agent.steps.kinds import attachments as attached_files
 from agent.steps.mail import sent_folder, smtp_errors
 from agent.steps.mail.composition import Letter, message_id, written
 from agent.steps.mail.imap_connection import ImapConnection, MailboxError
@@ -32,7 +32,8 @@ Result = TypeVar("Result")
 async def run(config: MailConfig, context: StepContext) -> Outcome:
     """Send the mail, and save a copy of it if the step asks for one."""
     name, account = _account(config, context)
-    attachments = await asyncio.to_thread(read_attachments, config.attach, context.services.limits)
+    limits = context.services.limits
+    attachments = await asyncio.to_thread(attached_files.load, config.attach, limits.attach_from)
     letter = _letter(config, account, attachments)
     sending = _Sending(config, context, name, account, letter)
     answer = await context.perform(sending.request(), sending.perform)
@@ -139,7 +140,7 @@ class _Sending:
             "subject": letter.subject,
             "text": letter.text,
             "html": letter.html,
-            "attachments": [each.document() for each in letter.attachments],
+            "attachments": [attached_files.summary(each) for each in letter.attachments],
             "references": letter.references,
             "headers": letter.headers,
         }
@@ -211,8 +212,9 @@ class _Sending:
         now = self._context.services.clock.now()
         try:
             return await asyncio.to_thread(written, self._letter, identity, now)
-        except (ValueError, UnicodeError, LookupError) as problem:
-            raise _refused(f"the mail cannot be written: {problem}") from None
+        except Exception as problem:
+            # Nothing is sent yet: whatever the standard library refuses is a definite failure.
+            raise _refused(f"the mail cannot be written: {problem}") from problem
 
     def _summary(self, identity: str, size: int | None) -> dict[str, Json]:
         letter = self._letter

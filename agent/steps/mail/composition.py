@@ -5,6 +5,7 @@ library encodes a long id as if it were a text, which breaks a thread, and befor
 could encode the comma between two addresses.
 """
 
+import mimetypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -97,11 +98,8 @@ def written(letter: Letter, identity: str, now_us: int) -> bytes:
     for name, value in letter.headers.items():
         message[name] = value
     _set_body(message, letter)
-    for part in letter.attachments:
-        main_type, _, subtype = part.media_type.partition("/")
-        message.add_attachment(
-            part.content, maintype=main_type, subtype=subtype, filename=part.name
-        )
+    for attachment in letter.attachments:
+        _attach(message, attachment)
     _name_boundaries(message, identity)
     return message.as_bytes()
 
@@ -122,10 +120,11 @@ def _set_body(message: EmailMessage, letter: Letter) -> None:
 
 
 def _attach(message: EmailMessage, attachment: Attachment) -> None:
-    main_type, _, subtype = attachment.media_type.partition("/")
-    if main_type in ("message", "multipart"):
-        # Such parts must not be encoded, and so could not hold just any content.
-        main_type, subtype = "application", "octet-stream"
+    guessed, encoding = mimetypes.guess_type(attachment.name)
+    if guessed is None or encoding is not None or guessed.startswith(("message/", "multipart/")):
+        # Parts of the last two must not be encoded, and so could not hold just any content.
+        guessed = "application/octet-stream"
+    main_type, _, subtype = guessed.partition("/")
     params = {"charset": "utf-8"} if main_type == "text" and _is_utf8(attachment.content) else {}
     message.add_attachment(
         attachment.content,

@@ -1,4 +1,4 @@
-"""Files below one directory, as tools: no path and no symbolic link leads out of it."""
+"""Files below one directory, as tools: no path and no symbolic link leads out of it (`confined_files`)."""
 
 import asyncio
 import os
@@ -8,14 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from agent.core.confined_files import (
-    ConfinementError,
-    directory_of,
-    names_of,
-    opened,
-    read_file,
-    reason_of,
-)
+from agent.core import confined_files
+from agent.core.confined_files import OutsideError, opened, opened_below, read_bytes, reason_of
 from agent.core.ids import new_id
 from agent.steps.agent.tool import (
     AgentTool,
@@ -83,8 +77,8 @@ def _start(config: FilesTool, function: FileFunction) -> StartRun:
 def parts_of(path: str) -> list[str]:
     """Return the names of a path; refuse one that could lead out of its directory."""
     try:
-        return names_of(path)
-    except ConfinementError as problem:
+        return confined_files.parts_of(path)
+    except OutsideError as problem:
         raise ToolRefusedError(str(problem)) from None
 
 
@@ -103,12 +97,12 @@ def _errors(path: str) -> Iterator[None]:
         raise _failure(path, reason_of(problem)) from None
 
 
-def _read(top: int, parts: list[str], _: dict[str, Json]) -> Json:
-    return read_file(top, parts, _MAX_BYTES).decode("utf-8", "replace")
+def _read(top: int, parts: list[str], _arguments: dict[str, Json]) -> Json:
+    return read_bytes(top, parts, _MAX_BYTES).decode("utf-8", "replace")
 
 
 def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
-    with directory_of(top, parts) as directory, os.scandir(directory) as entries:
+    with opened_below(top, parts) as directory, os.scandir(directory) as entries:
         names = sorted(
             f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
             for entry in entries
@@ -125,7 +119,7 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
         raise _failure(".", "it is a directory")
     if len(content) > _MAX_BYTES:
         raise _failure(arguments["path"], f"the text is larger than {_MAX_BYTES} bytes")
-    with directory_of(top, parts[:-1], makes_directories=True) as parent:
+    with opened_below(top, parts[:-1], makes_directories=True) as parent:
         with suppress(FileNotFoundError):
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode):
