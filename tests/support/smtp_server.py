@@ -156,10 +156,9 @@ class SmtpServer:
                 self,
                 authenticator=self.authenticate,
                 auth_require_tls=False,
-                enable_SMTPUTF8=options.pop("utf8", True),
                 loop=self._loop,
                 hostname="mail.example.org",
-                **options,
+                **{"enable_SMTPUTF8": True, **options},
             )
             transports.append(made)
             return made
