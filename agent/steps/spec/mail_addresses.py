@@ -5,7 +5,7 @@ never add a recipient.
 """
 
 import re
-from email.utils import getaddresses, quote
+from email.utils import quote
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
@@ -18,6 +18,9 @@ MOST_RECIPIENTS: Final = 100
 _LONGEST_LOCAL_BYTES: Final = 64
 _LONGEST_BYTES: Final = 254
 _LONGEST_NAME: Final = 200
+_named = re.compile(
+    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^<>"]*?))\s*<(?P<address>[^<>\s]+)>'
+)
 _breaks = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _local = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
@@ -62,19 +65,15 @@ def parse_mailbox(value: object) -> Mailbox:
     text = value.strip()
     if _breaks.search(text):
         raise ValueError("an address must not contain a line break or a control character")
-    if _looks_bare(text):
-        return _mailbox("", text)
-    found = getaddresses([text])
-    if len(found) > 1 and all(address for _, address in found):
+    named = _named.fullmatch(text)
+    if named is not None and "@" not in (named["plain"] or ""):
+        quoted = re.sub(r"\\(.)", r"\1", named["quoted"] or "")
+        return _mailbox(quoted or named["plain"] or "", named["address"])
+    if text.count("@") > 1 and re.search(r"[,;]", text):
         raise ValueError(f"{_shown(text)} is more than one address: write a list of them")
-    name, address = found[0] if len(found) == 1 else ("", "")
-    if not address:
+    if re.search(r"[\s<>,;]", text):
         raise ValueError(f"{_shown(text)} is not an address such as Ann <ann@example.org>")
-    return _mailbox(name, address)
-
-
-def _looks_bare(text: str) -> bool:
-    return not re.search(r'[\s<>,;:()"\[\]]', text)
+    return _mailbox("", text)
 
 
 def _mailbox(name: object, address: str) -> Mailbox:

@@ -193,7 +193,7 @@ def test_a_crash_while_the_copy_is_saved_does_not_send_again(
     run(trial.attempt())
     with imap.account() as box:
         box.folder.set(folder)
-        box.delete([each.uid for each in box.fetch(mark_seen=False)])
+        box.delete(box.uids())
     # As if the worker had died after the intent of the copy: its result is not on record.
     del trial.journal.results[1:]
     trial.crash()
