@@ -71,5 +71,5 @@ def _unknown_accounts(settings: "Settings", entries: "Iterable[Entry]") -> Itera
             where = f"step {step.name} of {entry.name}"
             if account is None and len(settings.mail) != 1:
                 yield f"{where} names no account, and there is not exactly one ({known})"
-            elif is_missing and not is_template(account):
+            elif is_missing and not is_template(str(account)):
                 yield f"{where} names the account {account!r}, which is missing ({known})"
