@@ -167,7 +167,7 @@ def test_with_a_mailbox_nothing_arrives_twice(
 def test_a_kill_between_the_acceptance_and_the_record(
     fresh: Fresh, server: SmtpServer, imap: ImapServer
 ) -> None:
-    """The sent folder shows that it arrived: nobody is asked, and nothing is sent again."""
+    """The sent folder shows that it arrived: no person is asked, and nothing is sent again."""
     story = MailStory(fresh(), None, Way.REFUSED, server, imap)
     story.is_killed_on_arrival = True
     assert story.run()

@@ -809,7 +809,7 @@ MUTANTS: Final = (
         "a mail that is sent again is another mail, and cannot be found in the sent folder",
         "agent/steps/mail/composition.py",
         'return f"<{remote_key}@{domain}>"',
-        'return f"<{__import__(\'uuid\').uuid4().hex}@{domain}>"',
+        "return f\"<{__import__('uuid').uuid4().hex}@{domain}>\"",
     ),
     Mutant(
         "a mail that is not in the sent folder was not sent",

@@ -1,4 +1,4 @@
-"""A real SMTP server on loopback: aiosmtpd, in a thread of its own, which misbehaves as it is told."""
+"""A real SMTP server on loopback: aiosmtpd, in a thread of its own, which misbehaves on demand."""
 
 import asyncio
 import ssl

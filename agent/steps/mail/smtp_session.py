@@ -39,7 +39,7 @@ _END: Final = b".\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Whom a message is from and goes to, as the server is told."""
+    """Whom a message is from and goes to, as the server gets it."""
 
     sender: str
     recipients: list[str]

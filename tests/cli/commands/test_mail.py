@@ -48,7 +48,7 @@ def test_a_mail_is_sent_and_shown(cli: Cli) -> None:
 def test_doctor_finds_what_an_account_lacks(cli: Cli) -> None:
     """A missing secret, a wrong address, and steps that name no account; no server is asked."""
     config = CONFIG.replace("PORT", "1")
-    cli.write("config.toml", config + 'also_from = ["nobody at all@x"]\n')
+    cli.write("config.toml", config + 'also_from = ["no one at all@x"]\n')
     cli.write("workflows/greets.yaml", WORKFLOW.replace("subject:", "account: wrk\n      subject:"))
     found = cli("doctor", "--json", code=5).json["findings"]
     messages = [each["message"] for each in found if each["what"].startswith("mail")]
