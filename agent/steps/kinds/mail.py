@@ -205,7 +205,15 @@ class _Sending:
         account = self._account
         if not account.user:
             return None
-        password: str = self._context.secrets.resolve(account.password, frozenset({()}))
+        try:
+            password: str = self._context.secrets.resolve(account.password, frozenset({()}))
+        except DefiniteFailure as problem:
+            raise DefiniteFailure(
+                f"password of [mail.{self._name}]: {problem}",
+                code=problem.error.code,
+                kind=problem.error.kind,
+                may_retry=False,
+            ) from None
         return Login(account.user, password)
 
     async def _written(self, identity: str) -> bytes:

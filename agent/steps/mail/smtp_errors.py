@@ -5,15 +5,18 @@ until the last byte is written is a definite failure, and so is a reply that ref
 again, 5xx is final. Only a session that breaks between the last byte and the reply is unknown.
 """
 
+import os
 import re
 import ssl
-from typing import Any, Final
+from typing import Final
 
 from agent.core import file_descriptors
 from agent.core.redaction import everywhere
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import StepError
 
+CONNECTING: Final = "the connection"
+"""The phase before the server has answered anything."""
 GREYLIST_SECONDS: Final = 300.0
 """Servers that refuse a first try for now usually accept one after some minutes."""
 _BUSY_SECONDS: Final = 60.0
@@ -90,9 +93,10 @@ def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> 
     reply = getattr(problem, "code", None)
     if isinstance(reply, int) and reply >= 400:
         return refusal(host, phase, reply, str(getattr(problem, "message", "")))
+    during = "" if phase == CONNECTING else f" (at {phase})"
     return DefiniteFailure(
-        f"the connection to {host} failed ({phase}): {everywhere.redact(_reason(cause))}; the mail"
-        " was not sent",
+        f"the connection to {host} failed{during}: {everywhere.redact(_reason(cause))}; the mail was"
+        " not sent",
         code="transport",
         kind="transport",
     )
@@ -106,8 +110,9 @@ def _cause(problem: BaseException) -> BaseException:
 
 
 def _reason(problem: BaseException) -> str:
-    strerror: Any = getattr(problem, "strerror", None)
-    return str(strerror or problem or type(problem).__name__)
+    if isinstance(problem, OSError) and problem.errno is not None and problem.errno > 0:
+        return os.strerror(problem.errno)
+    return str(problem) or type(problem).__name__
 
 
 def _tls(message: str) -> DefiniteFailure:

@@ -80,7 +80,7 @@ class SmtpSession:
         self._host = settings.host
         self._port = settings.port or PORTS[settings.tls]
         self._policy = AddressPolicy(allow_private)
-        self._phase = "the connection"
+        self._phase = smtp_errors.CONNECTING
         self._may_quit = True
         """Whether the server expects a command now."""
         self._writer: asyncio.StreamWriter | None = None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.types.outcome import Failed, Outcome, Retry, Succeeded
+from agent.steps.types.outcome import Failed, Outcome, Question, Retry, Succeeded, Waiting
 from tests.support.attempt import run
 from tests.support.mail_steps import mail_step
 from tests.support.smtp_server import (
@@ -139,9 +139,11 @@ def test_a_wrong_password_is_final(server: SmtpServer, monkeypatch: pytest.Monke
 
 
 def test_a_missing_password_is_final(server: SmtpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the variable."""
+    """The message names the account and the variable."""
     monkeypatch.delenv("MAIL_PASSWORD")
-    assert "MAIL_PASSWORD" in failed(send(server), "secret_missing")
+    message = failed(send(server), "secret_missing")
+    assert "password of [mail.main]" in message
+    assert "MAIL_PASSWORD" in message
 
 
 def test_a_login_that_fails_for_now_is_retried(server: SmtpServer) -> None:
@@ -251,7 +253,7 @@ def test_a_server_that_is_not_there_is_retried() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         outcome = retried(send(taken.getsockname()[1]), "transport")
-    assert "the connection to 127.0.0.1 failed" in outcome.error.message
+    assert "the connection to 127.0.0.1 failed: Connection refused" in outcome.error.message
     outcome = retried(send(25, settings={"host": "mail.invalid"}), "transport")
     assert "mail.invalid cannot be resolved" in outcome.error.message
 
@@ -330,6 +332,51 @@ def test_files_and_values_are_attached(server: SmtpServer, tmp_path: Path) -> No
         failed(send(server, limits=limits, attach=path), "bad_attachment")
     assert "attach_from in [steps]" in failed(send(server, attach="Ä.csv"), "bad_attachment")
     assert len(server.received) == 1
+
+
+def test_an_approver_sees_whom_an_answer_goes_to(server: SmtpServer) -> None:
+    """Recipients and subject are written out, and of the answered mail only what is used."""
+    item = {
+        "message_id": "<1@example.org>",
+        "from": {"name": "", "address": "bob@example.org"},
+        "subject": "Lunch",
+        "text": "a long text",
+    }
+    trial = mail_step(
+        server,
+        to=None,
+        subject=None,
+        reply_to_mail="{{ trigger }}",
+        options={"approval": {"message": "Send?", "editable": ["text"]}},
+    )
+    trial.task = {"trigger": item}
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome.on, Question)
+    config = outcome.on.request["config"]
+    assert config["to"] == ["bob@example.org"]
+    assert config["subject"] == "Re: Lunch"
+    assert "a long text" not in str(outcome.on.request)
+    assert server.received == []
+
+
+def test_an_answer_stands_in_the_thread(server: SmtpServer) -> None:
+    """It names the answered mail, and says that a program wrote it."""
+    item = {
+        "message_id": "<2@example.org>",
+        "references": ["<1@example.org>"],
+        "from": {"name": "Bob", "address": "bob@example.org"},
+        "reply_to": [{"name": "", "address": "office@example.org"}],
+        "subject": "Re: Lunch",
+    }
+    output_of(send(server, to=None, subject=None, reply_to_mail=item))
+    (received,) = server.received
+    message = received.message
+    assert received.recipients == ["office@example.org"]
+    assert message["In-Reply-To"] == "<2@example.org>"
+    assert message["References"].split() == ["<1@example.org>", "<2@example.org>"]
+    assert message["Subject"] == "Re: Lunch"
+    assert message["Auto-Submitted"] == "auto-replied"
 
 
 def test_a_missing_library_is_named(server: SmtpServer, monkeypatch: pytest.MonkeyPatch) -> None:
