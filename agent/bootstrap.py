@@ -182,6 +182,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
         limits_of(settings),
         models=models,
         mcp=settings.mcp_servers,
+        mail=settings.mail,
     )
     worker.services.messenger = ChannelMessenger(settings, database)
     return worker
@@ -200,10 +201,10 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
-        attach_from=settings.attach_from,
         inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,
         attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
+        attach_from=settings.attach_from,
     )

@@ -15,7 +15,6 @@ Address = Annotated[
 ]
 """A recipient of messages."""
 
-Directory = Annotated[str, Field(min_length=1, pattern=r"^[^\"']+$")]
 
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events about the store of large values."""
@@ -156,11 +155,6 @@ class NotifySettings(Section):
         description='Whom `to: operator` reaches, as in ["telegram:1234", "slack:U0123ABCD",'
         ' "apprise:env:ALERTS"]; one of them is enough. Empty: every paired account with the scope'
         " operate.",
-    )
-    attach_from: list[Directory] = Field(
-        default_factory=list,
-        description="Directories whose files a message may carry; relative to this file. Empty: no"
-        " files, only values of the task.",
     )
 
 

@@ -1,5 +1,6 @@
 """The text of the default configuration, made from the declarations in `settings`."""
 
+from agent.config.mail import MAIL_TEXT
 from agent.config.models import MODELS_TEXT
 from agent.config.settings import sections
 
@@ -17,7 +18,7 @@ def default_text() -> str:
             lines += _comment(field.description or "")
             lines.append(f"{key} = {_toml(field.get_default(call_default_factory=True))}")
         blocks.append("\n".join(lines) + "\n")
-    return "\n".join([*blocks, MODELS_TEXT])
+    return "\n".join([*blocks, MODELS_TEXT]) + MAIL_TEXT
 
 
 def _comment(text: str, width: int = 98) -> list[str]:

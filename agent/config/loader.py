@@ -15,12 +15,17 @@ from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from agent.config.mail import ImapSettings, MailSettings
 from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings, sections
 
 DEFAULT_FILE = "config.toml"
 _PREFIX = "AGENT_"
-_NAMED: dict[str, type[BaseModel]] = {"models": ModelSettings, "mcp": McpSettings}
+_NAMED: dict[str, type[BaseModel]] = {
+    "models": ModelSettings,
+    "mcp": McpSettings,
+    "mail": MailSettings,
+}
 """Sections with one subsection for each name that the file gives."""
 
 
@@ -104,13 +109,13 @@ def _message(path: list[str], problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         if len(path) == 1:
             return _unknown(path[0], _section_names(), "section")
-        section = _NAMED.get(path[0]) or sections().get(".".join(path[:-1]))
-        known = _section_names() if section is None else list(section.model_fields)
+        section = _section_at(path[:-1])
+        known = _section_names() if section is None else _keys_of(section)
         return _unknown(path[-1], known, "key" if section else "section")
     if problem["type"] in {"model_type", "model_attributes_type"}:
         return f"is a section; write [{'.'.join(path)}] and its keys below it"
-    if path[0] in ("models", "channels", "artifacts") and path[-1].endswith(
-        ("key", "token", "secret")
+    if path[0] in ("models", "channels", "artifacts", "mail") and path[-1].endswith(
+        ("key", "token", "secret", "password")
     ):
         # The value may be the secret itself: the message does not repeat it.
         what = path[-1]
@@ -124,6 +129,17 @@ def _message(path: list[str], problem: Any) -> str:
         return 'must be empty, "sqlite:///path" or "postgresql://…"'
     message = str(problem["msg"]).removeprefix("Value error, ")
     return message.removeprefix("Input ") + f", not {problem['input']!r}"
+
+
+def _section_at(path: list[str]) -> type[BaseModel] | None:
+    """Return the model of a section, also of one whose name the file gives."""
+    if path[:1] == ["mail"] and path[2:] == ["imap"]:
+        return ImapSettings
+    return _NAMED.get(path[0]) or sections().get(".".join(path))
+
+
+def _keys_of(section: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
 
 
 def _section_names() -> list[str]:

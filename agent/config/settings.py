@@ -5,6 +5,7 @@ from them, and a test keeps the two equal. `loader` reads them from a file and t
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from agent.config.channels import ChannelSettings, NotifySettings
+from agent.config.mail import MailSettings
 from agent.config.models import (
     ArtifactSettings,
     BudgetSettings,
@@ -158,6 +160,11 @@ class StepSettings(Section):
         ge=1024,
         le=1_073_741_824,
         description="What one attempt may write to its log; the rest is dropped.",
+    )
+    attach_from: list[Bare] = Field(
+        default_factory=list,
+        description="Directories whose files steps may attach to what they send; relative to this"
+        ' file, as in ["outbox"]. Empty: no files, only values of the task.',
     )
 
 
@@ -312,6 +319,7 @@ class Settings(Section):
     workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
+    mail: dict[str, MailSettings] = Field(default_factory=dict)
     base: Path = Field(default_factory=Path, exclude=True)
     file: Path | None = Field(default=None, exclude=True)
     trusted_by_environment: tuple[list[str], list[str]] = Field(default=([], []), exclude=True)
@@ -339,12 +347,6 @@ class Settings(Section):
         return url if not url or "://" in url else str((self.base / url).absolute())
 
     @property
-    def attach_from(self) -> tuple[str, ...]:
-        """The directories whose files a message may carry."""
-        base = self.base.absolute()
-        return tuple(str(base / Path(each).expanduser()) for each in self.notify.attach_from)
-
-    @property
     def mcp_servers(self) -> dict[str, McpSettings]:
         """The MCP servers; working directories are relative to the configuration's directory."""
         base = self.base.absolute()
@@ -352,6 +354,14 @@ class Settings(Section):
             name: server.model_copy(update={"cwd": str(base / server.cwd)})
             for name, server in self.mcp.items()
         }
+
+    @property
+    def attach_from(self) -> tuple[str, ...]:
+        """The directories whose files may be attached, as absolute paths."""
+        base = self.base.absolute()
+        return tuple(
+            os.path.normpath(base / Path(each).expanduser()) for each in self.steps.attach_from
+        )
 
     @property
     def workflow_directory(self) -> Path:

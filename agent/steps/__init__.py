@@ -10,6 +10,7 @@ Entry point: `attempt.runner.run(attempt_input, signals, services)`, which the w
 
     agent     the `agent` kind: a model that uses tools, turn by turn
     kinds     the other kinds, one module each
+    mail      SMTP and IMAP: messages, sending, the folder of sent mail
     http      requests: client, address policy, redirects, responses
     process   commands: gate, process groups, environment, output
     attempt   one attempt from its claim to its outcome; journaled calls

@@ -59,8 +59,9 @@ class MessageStory(Story):
         )
         self.doubled = 0
 
-    def _worker(self) -> Worker:
-        worker = super()._worker()
+    def new_worker(self) -> Worker:
+        """Return a worker that sends through the stand-in."""
+        worker = super().new_worker()
         worker.services.messenger = ChannelMessenger(self.settings, self.database)
         return worker
 

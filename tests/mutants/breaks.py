@@ -854,4 +854,62 @@ MUTANTS: Final = (
         'return _ADDRESS.search(text) is not None or "@" in urlsplit(target).netloc',
         'return "@" in urlsplit(target).netloc',
     ),
+    Mutant(
+        "the id of a mail is random",
+        "a mail that is sent again is another mail, and cannot be found in the sent folder",
+        "agent/steps/mail/composition.py",
+        'return f"<{remote_key}@{domain}>"',
+        "return f\"<{__import__('uuid').uuid4().hex}@{domain}>\"",
+    ),
+    Mutant(
+        "a mail that is not in the sent folder was not sent",
+        "a mail that the server saved late, or never, is sent twice",
+        "agent/steps/kinds/mail.py",
+        '                " the same: many servers save sent mail late, or not at all"\n            )\n'
+        "            return None\n",
+        '                " the same: many servers save sent mail late, or not at all"\n            )\n'
+        "            return False  # type: ignore[return-value]\n",
+    ),
+    Mutant(
+        "a disconnect after the end of DATA is a definite failure",
+        "a mail that was accepted is sent again without asking",
+        "agent/steps/mail/smtp_session.py",
+        "        protocol.write(_END)\n        self.is_sent = True\n",
+        "        protocol.write(_END)\n",
+    ),
+    Mutant(
+        "the end of DATA is written with the message",
+        "a session that breaks in the middle of a message asks a person",
+        "agent/steps/mail/smtp_session.py",
+        'self._phase = "the message"\n        self._may_quit = False\n',
+        'self._phase = "the message"\n        self._may_quit = False\n        self.is_sent = True\n',
+    ),
+    Mutant(
+        "a temporary refusal of a mail is final",
+        "greylisting, which every new sender meets, fails the step",
+        "agent/steps/mail/smtp_errors.py",
+        "    if 400 <= code < 500:\n",
+        "    if 400 <= code < 400:\n",
+    ),
+    Mutant(
+        "a copy of a mail is saved twice",
+        "a provider that files sent mail itself, or a repeated attempt, leaves two copies",
+        "agent/steps/mail/sent_folder.py",
+        "    if has_message(connection, name, message_id):\n",
+        "    if not name:\n",
+    ),
+    Mutant(
+        "one text holds many recipients",
+        "a value from outside adds recipients to a mail",
+        "agent/steps/spec/mail_addresses.py",
+        'if re.search(r"[\\s<>,;]", text):',
+        'if re.search(r"[<>;]", text):',
+    ),
+    Mutant(
+        "a plain connection to any server",
+        "a password goes through the network unencrypted",
+        "agent/steps/mail/server_addresses.py",
+        "    if tls == PLAIN and not all(",
+        "    if tls == host and not all(",
+    ),
 )

@@ -8,8 +8,9 @@ from typing import Any
 from agent.channels.messages.document import parse
 from agent.channels.messages.plain_text import defused, to_plain
 from agent.channels.secret_ref import SecretError, read_secret
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
-from agent.steps.types.messages import Attachment, Sending
+from agent.steps.types.messages import Sending
 from agent.steps.types.outcome import StepError
 
 

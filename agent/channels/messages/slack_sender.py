@@ -9,7 +9,8 @@ from agent.channels.messages.document import parse
 from agent.channels.messages.plain_text import to_plain
 from agent.channels.slack_api import SlackApi
 from agent.core.escape import slack_escaped
-from agent.steps.types.messages import Attachment, Recipient, Sending
+from agent.steps.types.attachment import Attachment
+from agent.steps.types.messages import Recipient, Sending
 
 _MAX_NOTIFICATION: Final = 2900
 _UPLOAD_SECONDS: Final = 90.0

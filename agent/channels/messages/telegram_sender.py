@@ -9,7 +9,8 @@ from agent.channels.messages import telegram_html
 from agent.channels.messages.document import parse
 from agent.channels.messages.plain_text import defused, to_plain, utf16_length
 from agent.channels.telegram.telegram_api import BotApi
-from agent.steps.types.messages import Attachment, Sending
+from agent.steps.types.attachment import Attachment
+from agent.steps.types.messages import Sending
 
 _PHOTOS: Final = frozenset({".png", ".jpg", ".jpeg", ".webp"})
 _MAX_PHOTO_BYTES: Final = 10_485_760

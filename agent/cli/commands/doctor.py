@@ -88,6 +88,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     yield CheckResult("configuration", "ok", f"home is {settings.home}")
     yield from _check_files(settings)
     yield from _check_workflows(settings)
+    yield from _check_mail(settings)
     yield from _check_artifacts(settings)
     try:
         database = bootstrap.open_database(settings)
@@ -140,6 +141,15 @@ def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:
         check_secret(keys.get("verify", "standard"), read_secret(keys["secret"]))
     except SecretError as error:
         yield CheckResult("webhooks", "error", f"webhook of {entry.name}: {error}")
+
+
+def _check_mail(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.cli.commands.mail_checks import mail_checks
+    from agent.daemon import workflow_overview
+
+    entries = workflow_overview.scan(settings) if settings.workflow_directory.is_dir() else ()
+    for what, state, message in mail_checks(settings, entries):
+        yield CheckResult(what, state, message)
 
 
 def _check_artifacts(settings: "Settings") -> Iterator[CheckResult]:

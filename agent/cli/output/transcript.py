@@ -96,12 +96,25 @@ def _response(call: dict[str, Any]) -> list[str]:
     response = call["response"]
     if call["status"] != "succeeded":
         return []
+    if isinstance(response, dict) and call["action"] == "mail.send":
+        return _delivery(response)
     if isinstance(response, dict) and "refused" in response:
         return [f"→ refused: {response['refused']}"]
     if isinstance(response, dict) and isinstance(response.get("text"), str):
         texts = [f"→ {response['text']}"] if response["text"] else []
         return texts + _tool_uses(call)
     return [] if response is None else [f"→ {_written(response)}"]
+
+
+def _delivery(response: dict[str, Any]) -> list[str]:
+    """Return who gets a mail, and who does not."""
+    size = f", {response['size']:,} bytes" if response.get("size") is not None else ""
+    found = ", found in the sent mail" if response.get("reconciled") else ""
+    accepted = ", ".join(response.get("accepted", ()))
+    lines = [f"→ sent to {accepted} as {response.get('message_id')}{size}{found}"]
+    return lines + [
+        f"→ {each['address']} was refused: {each['reply']}" for each in response.get("refused", ())
+    ]
 
 
 def _tool_uses(call: dict[str, Any]) -> list[str]:

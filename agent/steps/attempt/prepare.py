@@ -142,7 +142,8 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
         rendered = render(_without(raw, verbatim), scope_of(attempt_input))
     except TemplateError as problem:
         raise _refused("bad_template", str(problem)) from None
-    return _with(rendered, raw, verbatim)
+    config = _with(rendered, raw, verbatim)
+    return config if kind.complete is None else kind.complete(config)
 
 
 def approved_config(attempt_input: AttemptInput, prepared: PreparedStep) -> BaseModel | Waiting:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.config.mail import MailSettings
 from agent.config.models import McpSettings
 from agent.core.clock import Clock
 from agent.core.thread_bridge import UnboundedThreads
@@ -32,7 +33,7 @@ class Limits:
     kill_grace_seconds: float = 5.0
     """Between SIGTERM and SIGKILL to a process group."""
     attach_from: tuple[str, ...] = ()
-    """The directories whose files a message may carry."""
+    """The directories whose files a message or a mail may carry."""
     inherit: tuple[str, ...] = ()
     """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
@@ -66,6 +67,8 @@ class Services:
     models: ModelRegistry = field(default_factory=ModelRegistry)
     mcp: Mapping[str, McpSettings] = field(default_factory=dict)
     """The MCP servers whose tools agents may use."""
+    mail: Mapping[str, MailSettings] = field(default_factory=dict)
+    """The accounts that `mail` steps send from."""
     start_missed: StartMissed | None = None
     """Starts missed runs of a schedule; only a daemon has it."""
     messenger: Messenger | None = None

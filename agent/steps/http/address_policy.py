@@ -83,6 +83,10 @@ class AddressPolicy:
             return True
         return _is_public(destination)
 
+    def is_public(self, address: Address) -> bool:
+        """Whether an address is one of the public network, whatever is allowed besides."""
+        return _is_public(_destination(address))
+
 
 def _is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:

@@ -1,4 +1,4 @@
-"""The files of a message: values of the task, and files below the directories that are allowed."""
+"""The files of a message or a mail: values of the task, and files below the directories that are allowed."""
 
 import base64
 import binascii
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.confined_files import OutsideError, opened, parts_of, read_bytes, reason_of
-from agent.steps.spec.message_config import AttachmentConfig
+from agent.steps.spec.attachment_config import AttachmentConfig
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.messages import Attachment
 from agent.steps.types.outcome import Json
 
 MAX_BYTES: Final = 20_971_520
@@ -19,7 +19,7 @@ MAX_BYTES: Final = 20_971_520
 
 
 def load(configs: Sequence[AttachmentConfig], allowed: Sequence[str]) -> list[Attachment]:
-    """Read the files of a message; it blocks."""
+    """Read the files of a message or a mail; it blocks."""
     files = [_load(config, allowed) for config in configs]
     if sum(len(file.content) for file in files) > 2 * MAX_BYTES:
         raise _refused(f"the attachments have more than {2 * MAX_BYTES:,} bytes together")
@@ -54,9 +54,9 @@ def _file(path: str, name: str | None, allowed: Sequence[str]) -> Attachment:
     """Read a file below an allowed directory, by an absolute path or by one relative to it."""
     if not allowed:
         raise _refused(
-            f"{path}: no directory is allowed for attachments; list some as attach_from in [notify]"
+            f"{path}: no directory is allowed for attachments; list some as attach_from in [steps]"
         )
-    reason = "there is no such file below a directory of attach_from in [notify]"
+    reason = "there is no such file below a directory of attach_from in [steps]"
     for directory in allowed:
         try:
             parts = parts_of(_relative(path, directory))

@@ -18,9 +18,10 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds import attachments
 from agent.steps.spec.message_config import OPERATOR, ORIGIN, MessageConfig, parse_recipient
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.call_types import Call, Request
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.messages import Attachment, MessagePart, Messenger, Recipient, Sending
+from agent.steps.types.messages import MessagePart, Messenger, Recipient, Sending
 from agent.steps.types.outcome import Failed, Json, Outcome, Retry, StepError, Succeeded
 
 _SEND_SECONDS: Final = 30.0

@@ -1,17 +1,11 @@
 """The keys of the `message` kind."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import Seconds, Text
 from agent.steps.types.messages import Recipient
 from agent.workflows.templates.templates import has_templates
@@ -19,7 +13,6 @@ from agent.workflows.templates.templates import has_templates
 ORIGIN: Final = "origin"
 OPERATOR: Final = "operator"
 MAX_RECIPIENTS: Final = 50
-MAX_ATTACHMENTS: Final = 10
 _FORMS: Final = (
     "origin, operator, telegram:ID, slack:ID, terminal:USER, or apprise:env:NAME for an address of"
     " Apprise"
@@ -60,47 +53,9 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _as_attachment(value: object) -> object:
-    """Take a text for a path."""
-    return {"path": value} if isinstance(value, str) else value
-
-
 RecipientText = Annotated[
     str, Field(min_length=1, max_length=500), AfterValidator(_check_recipient)
 ]
-
-
-class AttachmentConfig(BaseModel):
-    """A file below an allowed directory, or a value of the task under a name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=4096,
-        description="a file below a directory of attach_from in [notify]",
-    )
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="what the recipient sees; needed with value and base64",
-    )
-    value: Any = Field(
-        default=None, description="text as it is, anything else as JSON: mostly an output"
-    )
-    base64: str | None = Field(default=None, description="bytes, as `http` returns a binary body")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "AttachmentConfig":
-        if sum(each is not None for each in (self.path, self.value, self.base64)) != 1:
-            raise ValueError("give exactly one of path, value and base64")
-        if self.path is None and self.name is None:
-            raise ValueError("name is missing: what the recipient sees, such as report.csv")
-        if self.name is not None and (re.search(r"[/\\\0\n\r\"]", self.name) or self.name == ".."):
-            raise ValueError("name must be a file's name, without a directory")
-        return self
 
 
 class MessageConfig(BaseModel):
@@ -121,15 +76,7 @@ class MessageConfig(BaseModel):
         description=f"{_FORMS}; or a list of these. The default is origin if a chat started the task,"
         " and operator otherwise",
     )
-    attach: Annotated[
-        list[
-            Annotated[
-                AttachmentConfig,
-                BeforeValidator(_as_attachment, json_schema_input_type=str | AttachmentConfig),
-            ]
-        ],
-        Field(max_length=MAX_ATTACHMENTS),
-    ] = Field(default_factory=list)
+    attach: Attachments = Field(default_factory=list)
     thread: Text | None = Field(
         default=None,
         description="the thread to write in: of Slack the id of its first message, of Telegram the"

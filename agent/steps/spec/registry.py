@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from agent.steps.spec import mail_config
 from agent.steps.spec.agent_config import AgentConfig
 from agent.steps.spec.configs import (
     HttpConfig,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agent.steps.types.outcome import Outcome
 
 Handler = Callable[[Any, "StepContext"], Awaitable["Outcome"]]
+Complete = Callable[[dict[str, Any]], dict[str, Any]]
 Ready = Callable[[Any, "StepContext"], Awaitable[None]]
 
 
@@ -59,6 +61,8 @@ class Kind:
     runs_code: bool = False
     """Whether an attempt runs the user's code, which may never end: `attempt_seconds` limits it. The
     calls of other kinds have timeouts of their own."""
+    complete: Complete | None = None
+    """Writes out what a rendered configuration implies, before a person is asked about it."""
     _handler: Handler | None = field(default=None, repr=False)
     _ready: "Ready | None" = field(default=None, repr=False)
 
@@ -159,6 +163,17 @@ add(
         # Only the definition grants tools: no text from outside can add one.
         verbatim=frozenset({("tools",)}),
         secret_keys=frozenset({"tools"}),
+    )
+)
+add(
+    Kind(
+        "mail",
+        mail_config.MailConfig,
+        "agent.steps.kinds.mail",
+        "sends a mail",
+        on_unknown="ask",
+        example="{to: ann@example.org, subject: Hello, text: How are you?}",
+        complete=mail_config.complete,
     )
 )
 add(

@@ -40,6 +40,8 @@ def _summary(action: str, request: Json) -> str | None:
         return str(request["call"])
     if kind.startswith("http.") and (method := kind.removeprefix("http.")) in request:
         return f"{method.upper()} {request[method]}"
+    if kind == "mail.send" and isinstance(request.get("to"), list):
+        return f"mail to {', '.join(map(str, request['to']))}: {request.get('subject', '')}"
     if kind.startswith("tool.") and "arguments" in request:
         arguments = json.dumps(request["arguments"], ensure_ascii=False)
         return f"{kind.removeprefix('tool.')} {arguments}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.outcome import Json
 
 CHANNELS: Final = ("telegram", "slack", "terminal", "apprise")
@@ -20,16 +21,6 @@ class Recipient:
 
     def __str__(self) -> str:
         return f"{self.channel}:{self.id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file to send with a message."""
-
-    name: str
-    content: bytes
-    path: str | None = None
-    """Where it is on this machine; None for a value of the task."""
 
 
 @dataclass(frozen=True, slots=True)

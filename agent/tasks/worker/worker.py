@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from agent.config.mail import MailSettings
 from agent.config.models import McpSettings
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
@@ -61,6 +62,7 @@ class Worker:
         is_only_worker: bool | None = None,
         models: ModelRegistry | None = None,
         mcp: Mapping[str, McpSettings] | None = None,
+        mail: Mapping[str, MailSettings] | None = None,
         database_thread: ThreadBridge | None = None,
     ) -> None:
         self.clock = clock or database.clock
@@ -94,6 +96,7 @@ class Worker:
             limits=limits,
             models=models or ModelRegistry(),
             mcp=mcp or {},
+            mail=mail or {},
         )
         self.attempts = Attempts(self.services, self.external.queue, self.wake)
         self.submitters = Submitters()

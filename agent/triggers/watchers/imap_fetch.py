@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.triggers.watchers.imap_connection import ImapConnection
-from agent.triggers.watchers.source import SourceError, require
+from agent.steps.mail.imap_connection import ImapConnection, require_imap_tools
+from agent.triggers.watchers.source import SourceError
 
 _HEADER_BYTES: Final = 16_384
 """Of the headers alone; a whole message has all of them."""
-_HEADERS: Final = "MESSAGE-ID SUBJECT FROM TO CC DATE IN-REPLY-TO REFERENCES"
+_HEADERS: Final = (
+    "MESSAGE-ID SUBJECT FROM REPLY-TO TO CC DATE IN-REPLY-TO REFERENCES"
+    " AUTO-SUBMITTED PRECEDENCE LIST-ID"
+)
 _IMAP_KEYS: Final = {"sender": "from_", "subject": "subject"}
 
 _start = re.compile(rb"^\d+ \(")
@@ -49,7 +52,7 @@ def search(
 
 def _search_by_headers(connection: ImapConnection, filters: dict[str, str]) -> list[int] | None:
     """Let the server search; None when it cannot, as with characters that it does not know."""
-    imap_tools = require("imap_tools", "imap-tools")
+    imap_tools = require_imap_tools()
     values = {_IMAP_KEYS[name]: " ".join(value.split()) for name, value in filters.items()}
     criteria = str(imap_tools.AND(**values))
     try:

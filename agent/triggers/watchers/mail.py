@@ -21,15 +21,18 @@ without IDLE, and other folders of the account, are polled only.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agent.core.backoff import Backoff
 from agent.core.redaction import everywhere
-from agent.triggers.watchers.imap_connection import Folder, ImapConnection
+from agent.steps.mail.imap_connection import Folder, ImapConnection, MailboxError
+from agent.triggers.watchers import poll_threads
 from agent.triggers.watchers.imap_fetch import Fetched, fetch, fetch_headers, search
 from agent.triggers.watchers.mail_message import describe
 from agent.triggers.watchers.parser_process import parse_apart
 from agent.triggers.watchers.source import Item, Json, Listener, Poll, PollContext, SourceError
+
+Result = TypeVar("Result")
 
 _CHUNK: Final = 20
 """Messages whose headers are fetched by one command, and that the first poll returns with text."""
@@ -63,6 +66,22 @@ def open_listener(keys: dict[str, Any]) -> Listener | None:
     return MailListener(keys) if keys["idle"] else None
 
 
+def _connection(keys: dict[str, Any], context: PollContext) -> ImapConnection:
+    return ImapConnection(keys, context.limits.allow_private, context.timeout_seconds)
+
+
+async def _run(
+    connection: ImapConnection, function: Callable[[], Result], context: PollContext
+) -> Result:
+    """Run a blocking function of a connection in a thread; cancelled, abort the connection."""
+    try:
+        return await poll_threads.start(context, lambda: connection.session(function))
+    except MailboxError as problem:
+        raise SourceError(str(problem), retry_seconds=problem.retry_seconds) from None
+    finally:
+        connection.abort()
+
+
 class MailSource:
     """A folder of a mailbox."""
 
@@ -76,8 +95,8 @@ class MailSource:
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Return the new messages, or the newest ones of a new baseline."""
-        connection = ImapConnection(self._keys, context)
-        found = await connection.run(lambda: self._collect(connection, cursor, context), context)
+        connection = _connection(self._keys, context)
+        found = await _run(connection, lambda: self._collect(connection, cursor, context), context)
         return Poll(
             await self._items(found, connection.folder, context),
             {
@@ -278,7 +297,7 @@ class MailListener:
     async def _idle(self, context: PollContext, account: _Account) -> bool:
         """Wake on each change until the connection ends; return False if the server has no IDLE."""
         loop = asyncio.get_running_loop()
-        connection = ImapConnection(self._keys, context)
+        connection = _connection(self._keys, context)
 
         def wake_all() -> None:
             for folder, wake in list(account.wakes):
@@ -299,7 +318,7 @@ class MailListener:
                 _, late = manager.stop()
                 is_change = any(_is_arrival(line) for line in (*changes, *late))
 
-        return await connection.run(idle, context)
+        return await _run(connection, idle, context)
 
 
 def _is_arrival(line: bytes | None) -> bool:

@@ -23,6 +23,7 @@ _FIELD_LENGTH: Final = 1_000
 _ADDRESSES: Final = 100
 _REFERENCES: Final = 50
 _ATTACHMENTS: Final = 100
+_BULK: Final = frozenset({"bulk", "list", "junk", "auto_reply"})
 _unreadable: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 """Control characters; JSON writes six characters for each."""
 
@@ -59,7 +60,7 @@ def _fitting(data: dict[str, Json]) -> dict[str, Json]:
     """Return the data without what makes it too large for an item: many fields at their limits."""
     for smaller in (
         {"html": None},
-        {name: data[name][:10] for name in ("to", "cc", "references", "attachments")},
+        {name: data[name][:10] for name in ("reply_to", "to", "cc", "references", "attachments")},
         {"text": data["text"] and bounded(data["text"], 10_000)},
     ):
         if len(json.dumps(data, ensure_ascii=False)) <= _ITEM_LENGTH:
@@ -78,11 +79,13 @@ _NO_HEADERS: Final[dict[str, Json]] = {
     "message_id": None,
     "subject": "",
     "from": None,
+    "reply_to": [],
     "to": [],
     "cc": [],
     "date": None,
     "in_reply_to": None,
     "references": [],
+    "is_automatic": False,
 }
 _NO_BODY: Final[dict[str, Json]] = {
     "text": None,
@@ -99,6 +102,7 @@ def _headers(message: Any) -> dict[str, Json]:
         "message_id": next(iter(_ids(source, "Message-ID")), None),
         "subject": _read(lambda: _one_line(message.subject), ""),
         "from": _read(lambda: _address(message.from_values), None),
+        "reply_to": _read(lambda: _addresses(message.reply_to_values), []),
         "to": _read(lambda: _addresses(message.to_values), []),
         "cc": _read(lambda: _addresses(message.cc_values), []),
         "date": _read(lambda: _date(source), None),
@@ -107,7 +111,15 @@ def _headers(message: Any) -> dict[str, Json]:
         "references": references
         if len(references) <= _REFERENCES
         else references[:1] + references[1 - _REFERENCES :],
+        "is_automatic": _read(lambda: _is_automatic(source), False),
     }
+
+
+def _is_automatic(source: Message) -> bool:
+    """Whether a program sent it, or a list: an answer to such a message may never end."""
+    submitted = str(source.get("Auto-Submitted", "no")).partition(";")[0].strip().lower()
+    precedence = str(source.get("Precedence", "")).strip().lower()
+    return submitted != "no" or precedence in _BULK or "List-Id" in source
 
 
 def _body(message: Any, *, is_cut: bool) -> dict[str, Json]:

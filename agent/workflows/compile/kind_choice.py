@@ -23,6 +23,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("call", "function", "py"), "python"),
     **dict.fromkeys(("url", "request", "get", "post", "webhook"), "http"),
     **dict.fromkeys(("prompt", "model", "chat"), "llm"),
+    **dict.fromkeys(("email", "e-mail", "smtp", "send_mail", "sendmail"), "mail"),
     **dict.fromkeys(("sleep", "delay", "signal", "until"), "wait"),
     **dict.fromkeys(("child", "subworkflow", "call_workflow"), "workflow"),
     **dict.fromkeys(("approve", "confirm", "gate"), "approval"),

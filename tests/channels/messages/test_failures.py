@@ -10,8 +10,9 @@ import pytest
 from agent.channels.messages.messenger import ChannelMessenger
 from agent.config.channels import ChannelSettings
 from agent.config.settings import Settings
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
-from agent.steps.types.messages import Attachment, MessagePart, Recipient, Sending
+from agent.steps.types.messages import MessagePart, Recipient, Sending
 from agent.store.db.database import Database
 from tests.support.chat_server import Failure, Peer
 from tests.support.slack_server import SlackServer

@@ -257,4 +257,4 @@ def test_without_a_setting_no_file_is_attached(reports: Path) -> None:
     step = Messages(to="telegram:1", attach=[str(reports / "sub/day.csv")])
     outcome = step.attempt()
     assert isinstance(outcome, Failed)
-    assert "attach_from in [notify]" in outcome.error.message
+    assert "attach_from in [steps]" in outcome.error.message

@@ -110,6 +110,7 @@ def test_an_item_has_the_message(server: ImapServer, folder: str) -> None:
     written["References"] = "<0@example.org> <1@example.org>"
     written["Subject"] = "Überweisung fällig"
     written["From"] = "Jörg Öztürk <joerg@example.org>"
+    written["Reply-To"] = "Office <office@example.org>"
     written["To"] = f"{USER}, Carl <carl@example.org>"
     written["Cc"] = "dora@example.org"
     written["Date"] = "Tue, 03 Mar 2026 10:00:00 +0100"
@@ -125,11 +126,13 @@ def test_an_item_has_the_message(server: ImapServer, folder: str) -> None:
         "message_id": "<2@example.org>",
         "subject": "Überweisung fällig",
         "from": {"name": "Jörg Öztürk", "address": "joerg@example.org"},
+        "reply_to": [{"name": "Office", "address": "office@example.org"}],
         "to": [{"name": "", "address": USER}, {"name": "Carl", "address": "carl@example.org"}],
         "cc": [{"name": "", "address": "dora@example.org"}],
         "date": "2026-03-03T10:00:00+01:00",
         "in_reply_to": "<1@example.org>",
         "references": ["<0@example.org>", "<1@example.org>"],
+        "is_automatic": False,
         "text": "Grüße\n",
         "html": "<p>Grüße</p>\n",
         "attachments": [{"name": "Ä.pdf", "type": "application/pdf", "size": 3000}],

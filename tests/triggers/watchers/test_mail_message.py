@@ -108,3 +108,20 @@ def test_an_item_always_fits() -> None:
     assert data["is_complete"] is False
     assert data["text"]
     assert data["to"]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Auto-Submitted: auto-replied (vacation)", True),
+        ("Auto-Submitted: no", False),
+        ("Precedence: bulk", True),
+        ("List-Id: <announce.example.org>", True),
+        ("X-Other: 1", False),
+    ],
+)
+def test_a_message_of_a_program_is_marked(header: str, expected: bool) -> None:
+    """An answer to such a message may never end, so that workflows can leave it out."""
+    raw = f"From: bob@example.org\r\n{header}\r\n\r\nHello".encode()
+    data = describe("INBOX", 7, raw, size=len(raw), has_body=True)
+    assert data["is_automatic"] is expected

@@ -1,17 +1,17 @@
-"""One IMAP connection of a mail watcher: to a checked address, over verified TLS, with timeouts.
+"""One IMAP connection, of a mail watcher or a `mail` step: checked address, verified TLS, timeouts.
 
 imap-tools speaks the protocol; this module opens the socket, so that the address policy of the `http`
-step applies to mail servers too, and turns every failure into a `SourceError` for a person. All of it
+step applies to mail servers too, and turns every failure into a `MailboxError` for a person. All of it
 blocks and runs in a thread. `abort` may be called from any thread: it ends what the thread waits for.
 """
 
 import imaplib
-import ipaddress
+import importlib
 import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -19,9 +19,12 @@ from typing import Any, Final, TypeVar
 from agent.core.redaction import everywhere
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.http.address_policy import AddressPolicy
+from agent.steps.mail.server_addresses import (
+    ServerAddressError,
+    checked_addresses,
+    tls_context,
+)
 from agent.steps.types.errors import DefiniteFailure
-from agent.triggers.watchers import poll_threads
-from agent.triggers.watchers.source import PollContext, SourceError, require
 
 Result = TypeVar("Result")
 
@@ -35,6 +38,26 @@ _TEXT_LENGTH: Final = 300
 _FOLDERS_SHOWN: Final = 30
 
 
+class MailboxError(Exception):
+    """A mailbox cannot be used; the message is for a person, and names no secret."""
+
+    def __init__(self, message: str, *, retry_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+        """How long to wait before the next try."""
+
+
+def require_imap_tools() -> Any:
+    """Import the library that speaks IMAP; name its package if it is missing."""
+    try:
+        return importlib.import_module("imap_tools")
+    except ImportError:
+        raise MailboxError(
+            "mailboxes need the package imap-tools, which is not installed:"
+            " `python -m pip install imap-tools`"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """What the server said when the folder was opened."""
@@ -46,26 +69,25 @@ class Folder:
 
 
 class ImapConnection:
-    """A connection that is logged in, with its folder open for reading only."""
+    """A connection that is logged in, with its folder open for reading only.
 
-    def __init__(self, keys: dict[str, Any], context: PollContext) -> None:
+    `keys` are those of a `mail` watcher: host, port, tls, user, password and folder. Without a folder
+    none is open.
+    """
+
+    def __init__(
+        self, keys: dict[str, Any], allow_private: Iterable[str], timeout_seconds: float
+    ) -> None:
         self._keys = keys
         self.host: str = keys["host"]
         self._port: int = keys.get("port") or _PORTS[keys["tls"]]
-        self._policy = AddressPolicy(context.limits.allow_private)
-        self._timeout_seconds = min(context.timeout_seconds, _OPERATION_SECONDS)
+        self._policy = AddressPolicy(allow_private)
+        self._timeout_seconds = min(timeout_seconds, _OPERATION_SECONDS)
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_aborted = False
         self.mailbox: Any = None
         self.folder: Folder
-
-    async def run(self, function: Callable[[], Result], context: PollContext) -> Result:
-        """Run a blocking function of this connection in a thread; cancelled, abort the connection."""
-        try:
-            return await poll_threads.start(context, lambda: self._session(function))
-        finally:
-            self.abort()
 
     def abort(self) -> None:
         """End the connection, from any thread; what waits for the server fails."""
@@ -80,8 +102,9 @@ class ImapConnection:
         _, lines = self.mailbox.client.capability()
         return name in (lines[-1] or b"").decode("ascii", "replace").upper().split()
 
-    def _session(self, function: Callable[[], Result]) -> Result:
-        imap_tools = require("imap_tools", "imap-tools")
+    def session(self, function: Callable[[], Result]) -> Result:
+        """Open the connection, call a function, and close it; raise `MailboxError` for failures."""
+        imap_tools = require_imap_tools()
         with _explained(self.host, imap_tools):
             try:
                 self._open(imap_tools)
@@ -100,15 +123,16 @@ class ImapConnection:
                 self.mailbox.login_utf8(user, password, initial_folder=None)
         except (imap_tools.MailboxLoginError, imaplib.IMAP4.error) as problem:
             raise self._login_problem(problem) from None
-        self.folder = self._open_folder(imap_tools)
+        if self._keys["folder"]:
+            self.folder = self.open_folder(self._keys["folder"])
 
     def _password(self) -> str:
         try:
             password: str = Secrets().resolve(self._keys["password"], frozenset({()}))
         except DefiniteFailure as problem:
-            raise SourceError(f"the password for {self.host}: {problem}") from None
+            raise MailboxError(f"the password for {self.host}: {problem}") from None
         if re.search(r"[\r\n\0]", password + self._keys["user"]):
-            raise SourceError(
+            raise MailboxError(
                 f"user or password for {self.host} has a line break, which IMAP cannot send"
             )
         return password
@@ -117,24 +141,25 @@ class ImapConnection:
         text = server_text(problem)
         if isinstance(problem, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in text.upper():
             return problem
-        return SourceError(
+        return MailboxError(
             f"{self.host} refused the login of {self._keys['user']}: {text}; check user and"
             " password (many providers need an app password for IMAP)",
             retry_seconds=_REFUSED_SECONDS,
         )
 
-    def _open_folder(self, imap_tools: Any) -> Folder:
-        name, client = self._keys["folder"], self.mailbox.client
+    def open_folder(self, name: str) -> Folder:
+        """Open a folder for reading; only inside a session."""
+        imap_tools, client = require_imap_tools(), self.mailbox.client
         try:
             selected = self.mailbox.folder.set(name, readonly=True)
         except imap_tools.MailboxFolderSelectError as problem:
-            raise SourceError(
+            raise MailboxError(
                 f"the folder {name!r} of {self._keys['user']} at {self.host} cannot be opened:"
-                f" {server_text(problem)}; there are {self._folder_names()}"
+                f" {server_text(problem)}; there are {self.folder_names()}"
             ) from None
         uidvalidity, uidnext = _number(client, "UIDVALIDITY"), _number(client, "UIDNEXT")
         if uidvalidity is None:
-            raise SourceError(
+            raise MailboxError(
                 f"{self.host} gives no UIDVALIDITY for the folder {name!r}: its messages have no"
                 " lasting identity, so they cannot be watched"
             )
@@ -144,7 +169,8 @@ class ImapConnection:
             uidnext = max(map(int, uids), default=0) + 1
         return Folder(uidvalidity, uidnext, message_count)
 
-    def _folder_names(self) -> str:
+    def folder_names(self) -> str:
+        """Return the names of the folders, for a message to a person."""
         names = [repr(folder.name) for folder in self.mailbox.folder.list()]
         more = "" if len(names) <= _FOLDERS_SHOWN else f" and {len(names) - _FOLDERS_SHOWN} more"
         return ", ".join(names[:_FOLDERS_SHOWN]) + more
@@ -160,13 +186,13 @@ class ImapConnection:
             client.shutdown()
 
     def new_client(self) -> imaplib.IMAP4:
-        """Return a client whose connection is encrypted as the watcher's `tls` says."""
+        """Return a client whose connection is encrypted as `tls` says."""
         client = _Client(self, self.host, self._port, self._timeout_seconds)
         if self._keys["tls"] == "starttls":
             try:
                 if "STARTTLS" not in client.capabilities:
-                    raise SourceError(f"{self.host} has no STARTTLS; try `tls: implicit`")
-                client.starttls(_tls_context())
+                    raise MailboxError(f"{self.host} has no STARTTLS; try `tls: implicit`")
+                client.starttls(tls_context())
                 self._hold(client.sock)
             except BaseException:
                 with suppress(OSError):
@@ -188,7 +214,7 @@ class ImapConnection:
         raise problem
 
     def _encrypted(self, raw: socket.socket) -> socket.socket:
-        encrypted = _tls_context().wrap_socket(
+        encrypted = tls_context().wrap_socket(
             raw, server_hostname=self.host, do_handshake_on_connect=False
         )
         try:
@@ -204,28 +230,14 @@ class ImapConnection:
             self._socket = opened
             if self._is_aborted:
                 opened.close()
-                raise ConnectionAbortedError("the poll was cancelled")
+                raise ConnectionAbortedError("the connection was aborted")
         return opened
 
     def _addresses(self) -> list[str]:
         try:
-            entries = socket.getaddrinfo(self.host, self._port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as problem:
-            raise SourceError(f"{self.host} cannot be resolved: {problem}") from None
-        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
-        shown = ", ".join(sorted(set(map(str, addresses))))
-        if self._keys["tls"] == "none" and not all(map(_is_loopback, addresses)):
-            raise SourceError(
-                f"{self.host} ({shown}) is not this machine: without TLS others could read the"
-                " password. Use `tls: implicit` or `tls: starttls`"
-            )
-        allowed = [str(each) for each in addresses if self._policy.allows(self.host, each)]
-        if not allowed:
-            raise SourceError(
-                f"{self.host} ({shown}) is not a public address; `http.allow_private` in the"
-                " configuration lists the private addresses that may be reached"
-            )
-        return list(dict.fromkeys(allowed))
+            return checked_addresses(self.host, self._port, self._keys["tls"], self._policy)
+        except ServerAddressError as problem:
+            raise MailboxError(str(problem)) from None
 
 
 class _Client(imaplib.IMAP4):
@@ -264,23 +276,23 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
     try:
         yield
     except ssl.SSLCertVerificationError as problem:
-        raise SourceError(
+        raise MailboxError(
             f"the certificate of {host} is not valid: {problem.verify_message}; for a server with"
             " a certificate authority of its own, set SSL_CERT_FILE"
         ) from None
     except ssl.SSLError as problem:
         reason = problem.reason or problem
-        raise SourceError(f"TLS with {host} failed: {reason}; check `port` and `tls`") from None
+        raise MailboxError(f"TLS with {host} failed: {reason}; check `port` and `tls`") from None
     except imap_tools.ImapToolsError as problem:
-        raise SourceError(f"{host} refused a command: {server_text(problem)}") from None
+        raise MailboxError(f"{host} refused a command: {server_text(problem)}") from None
     except imaplib.IMAP4.abort as problem:
-        raise SourceError(f"{host} closed the connection: {server_text(problem)}") from None
+        raise MailboxError(f"{host} closed the connection: {server_text(problem)}") from None
     except imaplib.IMAP4.error as problem:
-        raise SourceError(f"{host} refused a command: {server_text(problem)}") from None
+        raise MailboxError(f"{host} refused a command: {server_text(problem)}") from None
     except TimeoutError:
-        raise SourceError(f"{host} did not answer in time") from None
+        raise MailboxError(f"{host} did not answer in time") from None
     except OSError as problem:
-        raise SourceError(f"the connection to {host} failed: {server_text(problem)}") from None
+        raise MailboxError(f"the connection to {host} failed: {server_text(problem)}") from None
 
 
 def server_text(problem: Exception) -> str:
@@ -299,15 +311,3 @@ def _number(client: imaplib.IMAP4, name: str) -> int | None:
     values = client.untagged_responses.get(name) or [b""]
     value = values[-1]
     return int(value) if isinstance(value, bytes) and value.isdigit() else None
-
-
-def _is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
-
-
-def _tls_context() -> ssl.SSLContext:
-    """Return what verifies certificates as the `http` step does, `SSL_CERT_FILE` included."""
-    import httpx
-
-    return httpx.create_ssl_context()
