@@ -104,15 +104,6 @@ def count(connection: Connection, scope: str) -> int:
     return int(number)
 
 
-def scopes(connection: Connection) -> list[tuple[str, int]]:
-    """Return each scope that has memories, with their number."""
-    rows = connection.query(
-        "SELECT scope, count(*) FROM memories WHERE forgotten_at IS NULL"
-        " GROUP BY scope ORDER BY scope"
-    )
-    return [(str(scope), int(number)) for scope, number in rows]
-
-
 def newest(
     connection: Connection,
     scope: str | None,

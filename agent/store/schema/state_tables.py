@@ -124,7 +124,7 @@ for _statement in (
     event.listen(
         SQLModel.metadata.tables["memories"],
         "after_create",
-        DDL(_statement).execute_if(dialect="sqlite"),
+        DDL(_statement).execute_if(dialect="sqlite"),  # type: ignore[no-untyped-call]
     )
 
 
