@@ -108,7 +108,9 @@ def forget(memory: IdArgument, *, as_json: JsonOption = False) -> None:
     if as_json:
         terminal.print_json(document)
     else:
-        terminal.print_line(f"forgot {document['id']}: {terminal.one_line(document['text'], _LINE_CHARS)}")
+        terminal.print_line(
+            f"forgot {document['id']}: {terminal.one_line(document['text'], _LINE_CHARS)}"
+        )
 
 
 def _print_list(found: list[dict[str, Any]], nothing: str, *, as_json: bool) -> None:

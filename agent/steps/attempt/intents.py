@@ -48,7 +48,7 @@ def new_intent(
             _step_key(attempt_input),
             action,
             body_hash,
-            attempt_input.failures,
+            0 if request.keeps_key else attempt_input.failures,
         ),
         on_unknown=request.on_unknown,
         send_by=send_by,
