@@ -38,6 +38,8 @@ class Submission:
     depth: int = 0
     trigger_id: str | None = None
     """The schedule or watcher that starts it."""
+    chat_origin: str | None = None
+    """Where in a chat it is started, as it is stored."""
 
 
 def register(tx: Connection, submission: Submission, now: int) -> int:
@@ -65,6 +67,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         parent_step_id=submission.parent_step_id,
         depth=submission.depth,
         trigger_id=submission.trigger_id,
+        chat_origin=submission.chat_origin,
     )
     task.also(
         input=json_values.encode(dict(submission.input), "input"),
