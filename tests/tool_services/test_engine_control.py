@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from agent.core.chat_origin import ChatOrigin, read_origin
 from agent.steps.attempt.services import AgentStep
 from agent.steps.spec.agent_config import EngineVerb
 from agent.steps.types.errors import DefiniteFailure
@@ -131,6 +132,17 @@ def test_a_repeated_start_finds_its_task(engine: Engine) -> None:
     assert engine.rows("SELECT count(*) FROM tasks WHERE workflow_name = 'note'") == [(1,)]
     with pytest.raises(DefiniteFailure, match="no workflow 'note'"):
         service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "key-2"))
+
+
+def test_a_started_task_inherits_the_origin_in_a_chat(engine: Engine) -> None:
+    """What it has to say goes to the conversation in which the agent was asked."""
+    service = control(engine)
+    register(engine, NOTE)
+    origin = ChatOrigin("telegram", "123")
+    owner = engine.run(graph(step("a"), name="owner"), chat_origin=origin.dump())["id"]
+    service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "key-1"))
+    ((stored,),) = engine.rows("SELECT chat_origin FROM tasks WHERE workflow_name = 'note'")
+    assert read_origin(stored) == origin
 
 
 def test_wrong_starts_are_answers(start: Start) -> None:
