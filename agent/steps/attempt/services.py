@@ -9,6 +9,7 @@ from agent.core.clock import Clock
 from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
+from agent.steps.types.conversation import Conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Services:
     """The MCP servers whose tools agents may use."""
     start_missed: StartMissed | None = None
     """Starts missed runs of a schedule; only a daemon has it."""
+    conversations: Conversations | None = None
+    """What was said in conversations, for `agent` steps that continue one."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""

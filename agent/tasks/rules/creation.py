@@ -38,6 +38,8 @@ class Submission:
     depth: int = 0
     trigger_id: str | None = None
     """The schedule or watcher that starts it."""
+    conversation: str | None = None
+    """The conversation whose turn it takes."""
 
 
 def register(tx: Connection, submission: Submission, now: int) -> int:
@@ -72,6 +74,8 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         dedupe_key=submission.dedupe_key,
         created_at=now,
     )
+    if submission.conversation is not None:
+        task.also(conversation=submission.conversation)
     locked = LockedTask(task, graph, now, is_new=True)
     locked.source_path = submission.path
     for index in range(len(graph.steps)):
