@@ -222,6 +222,7 @@ class Slack(Chat):
             _command(_plain(text)),
             reply_to,
             str(payload.get("event_id") or event["ts"]),
+            thread=reply_to,
         )
         await self.send(principal.identity, reply)
 

@@ -62,6 +62,7 @@ TASK: Final[dict[str, Any]] = {
     "retry_of": None,
     "forked_from": None,
     "origin": TASK_ID,
+    "chat_origin": None,
     "children": [],
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
     "steps": [STEP],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
 import agent.steps.spec.registry  # noqa: F401
+from agent.core.chat_origin import ChatOrigin
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
@@ -101,11 +102,12 @@ def new_submission(
     texts: Mapping[str, str] | None = None,
     priority: str | None = None,
     dedupe_key: str | None = None,
+    chat_origin: ChatOrigin | None = None,
 ) -> Submission:
     """Check what a workflow is started with and return the task to create.
 
-    `trigger` is the origin that the task records: its `kind`, and who or what started it. `texts`
-    are inputs typed as `key=value`, which take the declared types. Raise `InputError`,
+    `trigger` is what the task records of its start: its `kind`, and who or what started it.
+    `chat_origin` is where in a chat that was. `texts` are inputs typed as `key=value`, which take the declared types. Raise `InputError`,
     `TooManyStepsError` or `NotPlainJsonError` for the caller's own mistakes; the transaction that
     creates the task then has nothing left to refuse.
     """
@@ -124,4 +126,5 @@ def new_submission(
         source=workflow.source,
         path=workflow.path,
         conversation=conversation_of(graph, trigger),
+        chat_origin=None if chat_origin is None else chat_origin.dump(),
     )

@@ -144,17 +144,23 @@ class Chat(ABC):
         return await asyncio.to_thread(self._press_button, principal, token)
 
     async def handle_text(
-        self, principal: Principal, text: str, reply_to: str | None, key: str
+        self,
+        principal: Principal,
+        text: str,
+        reply_to: str | None,
+        key: str,
+        thread: str | None = None,
     ) -> str:
         """Run a command, or take a reply to a question as its answer; return the agent's reply.
 
-        `key` identifies the message, `reply_to` the message that it replies to.
+        `key` identifies the message, `reply_to` the message that it replies to, and `thread` the
+        thread that it was written in.
         """
         if reply_to is not None:
             # That message may be posted but not recorded yet.
             async with self._posting:
                 pass
-        return await asyncio.to_thread(self._handle_text, principal, text, reply_to, key)
+        return await asyncio.to_thread(self._handle_text, principal, text, reply_to, key, thread)
 
     async def _deliver_to(
         self, recipient: str, notification: Notification, *, is_reminder: bool
@@ -212,7 +218,9 @@ class Chat(ABC):
             return str(problem)
         return self.handler.answer(principal, button.approval_id, button.said)
 
-    def _handle_text(self, principal: Principal, text: str, reply_to: str | None, key: str) -> str:
+    def _handle_text(
+        self, principal: Principal, text: str, reply_to: str | None, key: str, thread: str | None
+    ) -> str:
         if reply_to is not None and not text.startswith("/"):
             with self.database.connect("reader") as connection:
                 approval_id = store.shown_as(connection, self.name, principal.identity, reply_to)
@@ -222,7 +230,7 @@ class Chat(ABC):
             if approval_id and document:
                 answer = {"decision": "answer", "value": typed_value(document, text)}
                 return self.handler.answer(principal, approval_id, answer)
-        return self.handler.reply(principal, text, f"{principal.identity}:{key}")
+        return self.handler.reply(principal, text, f"{principal.identity}:{key}", thread)
 
     def _recipients(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
         """Return the accounts to notify: of an approval, those that may answer and lack it."""

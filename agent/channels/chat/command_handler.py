@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Final
 
 from agent.approvals import answering, approval_documents
@@ -11,6 +12,7 @@ from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
 from agent.channels.chat.trigger_commands import ChatTriggers
 from agent.core import audit
+from agent.core.chat_origin import ChatOrigin
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
 from agent.steps.spec.questions import read_answer
@@ -51,6 +53,14 @@ _MAX_LISTED: Final = 15
 _MAX_LENGTH: Final = 3500
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What identifies a message that a person sent, and where its thread is."""
+
+    key: str | None = None
+    thread: str | None = None
+
+
 class CommandHandler:
     """Runs commands and answers for a caller that the channel has identified."""
 
@@ -59,7 +69,7 @@ class CommandHandler:
         self._steps_per_task = steps_per_task
         self._operator = Operator(database, database.clock)
         self._chat_triggers = ChatTriggers(database)
-        self._handlers: dict[str, Callable[[Principal, Command, str | None], str]] = {
+        self._handlers: dict[str, Callable[[Principal, Command, Sent], str]] = {
             "status": self._status,
             "tasks": self._tasks,
             "task": self._task,
@@ -81,20 +91,23 @@ class CommandHandler:
         }
         assert self._handlers.keys() == commands.COMMANDS.keys()
 
-    def reply(self, principal: Principal, text: str, key: str | None = None) -> str:
+    def reply(
+        self, principal: Principal, text: str, key: str | None = None, thread: str | None = None
+    ) -> str:
         """Run a command if the caller may, and return the reply; other text starts its workflow.
 
-        `key` identifies the message: a message that arrives twice creates one task. Raises only when
-        the database cannot be used.
+        `key` identifies the message: a message that arrives twice creates one task. `thread` is the
+        thread that it was written in. Raises only when the database cannot be used.
         """
+        sent = Sent(key, thread)
         try:
             if not commands.is_command(text):
-                return harmless(self._take_text(principal, text, key))
+                return harmless(self._take_text(principal, text, sent))
             command = commands.parse(text)
             run = self._handlers.get(command.name, self._run_workflow_command)
             with _audited(principal, command):
                 commands.check(principal, command)
-                return harmless(run(principal, command, key))
+                return harmless(run(principal, command, sent))
         except _EXPECTED as error:
             return harmless(str(error))
 
@@ -108,7 +121,7 @@ class CommandHandler:
         except _EXPECTED as error:
             return harmless(str(error))
 
-    def _status(self, _principal: Principal, _command: Command, _key: str | None) -> str:
+    def _status(self, _principal: Principal, _command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
             counts = health.task_counts(connection)
             waiting = health.pending_approvals(connection)
@@ -119,7 +132,7 @@ class CommandHandler:
             lines.append(f"effects whose result is unknown: {unknown}")
         return "\n".join(lines)
 
-    def _tasks(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _tasks(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         activity = command.subject
         if activity is not None and activity not in set(Activity):
             raise CommandError(f"there is no activity {activity!r}: {', '.join(Activity)}")
@@ -127,23 +140,23 @@ class CommandHandler:
             tasks = task_documents.list_tasks(connection, activity=activity, limit=_MAX_LISTED)
         return "\n".join(map(message_texts.task_line, tasks)) or "no tasks"
 
-    def _task(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _task(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return message_texts.cut(message_texts.task(self._document(command)), _MAX_LENGTH)
 
-    def _why(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _why(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return message_texts.cut(message_texts.why(self._document(command)), _MAX_LENGTH)
 
-    def _run(self, principal: Principal, command: Command, key: str | None) -> str:
-        return self._start(principal, str(command.subject), command.pairs, key)
+    def _run(self, principal: Principal, command: Command, sent: Sent) -> str:
+        return self._start(principal, str(command.subject), command.pairs, sent)
 
-    def _run_workflow_command(self, principal: Principal, command: Command, key: str | None) -> str:
+    def _run_workflow_command(self, principal: Principal, command: Command, sent: Sent) -> str:
         """Start the workflow that declares this command (`on: chat`)."""
         for name, keys in self._chat_workflows():
             if keys.get("command") == command.name:
-                return self._start(principal, name, command.pairs, key)
+                return self._start(principal, name, command.pairs, sent)
         raise CommandError(f"there is no command /{command.name}; /help lists them")
 
-    def _help(self, principal: Principal, _command: Command, _key: str | None) -> str:
+    def _help(self, principal: Principal, _command: Command, _sent: Sent) -> str:
         declared = self._chat_workflows()
         own = {
             keys["command"]: keys.get("description") or f"start {name}"
@@ -157,10 +170,10 @@ class CommandHandler:
         ]
         return commands.help_text(principal, own, texts[0] if len(texts) == 1 else None)
 
-    def _triggers(self, principal: Principal, command: Command, key: str | None) -> str:
-        return self._chat_triggers.reply(principal, command, key)
+    def _triggers(self, principal: Principal, command: Command, sent: Sent) -> str:
+        return self._chat_triggers.reply(principal, command, sent.key)
 
-    def _take_text(self, principal: Principal, text: str, key: str | None) -> str:
+    def _take_text(self, principal: Principal, text: str, sent: Sent) -> str:
         """Start the one workflow that takes free text (`on: chat: {text: true}`)."""
         names = [name for name, keys in self._chat_workflows() if keys.get("text")]
         if not names or not text.strip():
@@ -172,7 +185,7 @@ class CommandHandler:
                 f"several workflows take free text ({', '.join(names)}), and one at most may:"
                 " remove `on: chat: {text: true}` from the others"
             )
-        return self._start(principal, names[0], {}, key, text=text.strip())
+        return self._start(principal, names[0], {}, sent, text=text.strip())
 
     def _chat_workflows(self) -> list[tuple[str, dict[str, Json]]]:
         """Return the workflows that a chat can start, with their `on: chat` keys."""
@@ -190,7 +203,7 @@ class CommandHandler:
         principal: Principal,
         name: str,
         texts: dict[str, str],
-        key: str | None,
+        sent: Sent,
         **context: Json,
     ) -> str:
         with self._database.connect("reader") as connection:
@@ -207,23 +220,24 @@ class CommandHandler:
                 **context,
             },
             texts=texts,
-            dedupe_key=None if key is None else f"chat:{principal.channel}:{key}",
+            dedupe_key=None if sent.key is None else f"chat:{principal.channel}:{sent.key}",
+            chat_origin=ChatOrigin(principal.channel, principal.identity, sent.thread),
         )
         return f"started {name}: task {short_id(self._operator.submit(submission))}"
 
-    def _pause(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _pause(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return self._operator.pause(self._task_id(command), command.rest).message
 
-    def _resume(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _resume(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return self._operator.resume(self._task_id(command)).message
 
-    def _cancel(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _cancel(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return self._operator.cancel(self._task_id(command), command.rest).message
 
-    def _retry(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _retry(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         return self._operator.retry(self._task_id(command)).message
 
-    def _approvals(self, _principal: Principal, command: Command, _key: str | None) -> str:
+    def _approvals(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
             if command.subject is not None:
                 approval_id = approval_documents.find_approval(connection, command.subject)
@@ -234,7 +248,7 @@ class CommandHandler:
             approvals = approval_documents.list_approvals(connection, limit=_MAX_LISTED)
         return "\n".join(map(message_texts.approval_line, approvals)) or "no open questions"
 
-    def _answer_command(self, principal: Principal, command: Command, _key: str | None) -> str:
+    def _answer_command(self, principal: Principal, command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection:
             approval_id = approval_documents.find_approval(connection, str(command.subject))
             document = approval_documents.approval_document(connection, approval_id)
@@ -248,7 +262,7 @@ class CommandHandler:
             answer = {"decision": "answer", "value": typed_value(document, command.rest or "")}
         return self._decide(principal, approval_id, answer)
 
-    def _defer(self, principal: Principal, command: Command, _key: str | None) -> str:
+    def _defer(self, principal: Principal, command: Command, _sent: Sent) -> str:
         try:
             seconds = parse_duration(command.rest or "")
         except ValueError as problem:

@@ -223,6 +223,8 @@ def _print_origins(document: dict[str, Any]) -> None:
     """Print a task's trigger, its inputs and its relatives."""
     kind = (document["trigger"] or {}).get("kind")
     by = f", by {kind}" if kind not in (None, "manual") else ""
+    if origin := document.get("chat_origin"):
+        by += f" ({origin['channel']}:{origin['recipient']})"
     print_line(f"created {terminal.ago(document['created_at'])}{by}", "dim")
     for name, value in (document["input"] or {}).items():
         print_line(f"input {name}: {terminal.one_line(value, 100)}", "dim")

@@ -97,7 +97,10 @@ class TaskDocument(TaskSummary):
     parent: str | None
     retry_of: str | None
     forked_from: str | None
-    origin: str
+    origin: str = Field(description="the first task of its line of retries")
+    chat_origin: Any = Field(
+        description="where in a chat it was started, as channel, recipient and thread; or null"
+    )
     children: list[str]
     usage: Any = Field(description="what its own steps have used of models")
     steps: list[StepDocument]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.core.chat_origin import ChatOrigin
 from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
@@ -27,6 +28,8 @@ class TaskView:
     depth: int = 0
     source_path: str | None = None
     """The workflow file; `python` steps find their modules beside it."""
+    chat_origin: ChatOrigin | None = None
+    """Where in a chat the task, or the one that it comes from, was started."""
 
 
 class Upstream:

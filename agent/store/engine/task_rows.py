@@ -22,6 +22,12 @@ def input_of(tx: Connection, task_id: str) -> tuple[str, str | None, int]:
     return text, trigger, version
 
 
+def chat_origin_of(tx: Connection, task_id: str) -> str | None:
+    """Return where in a chat a task was started, as it is stored."""
+    ((text,),) = tx.query("SELECT chat_origin FROM tasks WHERE id = :id", id=task_id)
+    return None if text is None else str(text)
+
+
 def workflow_of(tx: Connection, task_id: str) -> tuple[str, int]:
     """Return (name, version) of the workflow that a task executes."""
     ((name, version),) = tx.query(

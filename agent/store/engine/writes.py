@@ -98,6 +98,7 @@ TASK_TYPES: Final[Mapping[str, ColumnType]] = {
     "pause_command": "text",
     "trigger_id": "text",
     "conversation": "text",
+    "chat_origin": "text",
 }
 
 _EVENT_TYPES: Final[Mapping[str, ColumnType]] = {

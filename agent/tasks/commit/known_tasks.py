@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.chat_origin import read_origin, with_origin
 from agent.core.state_machine import TASK_ENDED, StepStatus
 from agent.steps.types.attempt_input import TaskView, Upstream
 from agent.store.artifacts import artifact_rows
@@ -83,15 +84,17 @@ def task_view(
     task: TaskRow, stored_input: str, trigger: str | None, created_at: int, source_path: str | None
 ) -> TaskView:
     """Return what steps may see of a task."""
+    chat_origin = read_origin(task.chat_origin)
     return TaskView(
         id=task.id,
         workflow=task.workflow_name,
         version=task.workflow_version,
         input=decode(stored_input),
-        trigger=decode(trigger),
+        trigger=with_origin(decode(trigger), chat_origin),
         origin_id=task.origin_id,
         created_at=created_at,
         deadline=task.deadline,
         depth=task.depth,
         source_path=source_path,
+        chat_origin=chat_origin,
     )

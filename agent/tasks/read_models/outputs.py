@@ -2,6 +2,7 @@
 
 import json
 
+from agent.core.chat_origin import read_origin, with_origin
 from agent.core.state_machine import StepStatus
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
@@ -37,10 +38,11 @@ def task_output(
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
     steps = _ended(connection, task_id, graph, range(len(graph.steps)), read_value)
     given, trigger, version = task_rows.input_of(connection, task_id)
+    origin = read_origin(task_rows.chat_origin_of(connection, task_id))
     scope = {
         "steps": steps,
         "inputs": json.loads(given),
-        "trigger": json.loads(trigger) if trigger else None,
+        "trigger": with_origin(json.loads(trigger) if trigger else None, origin),
         "task": {"id": task_id, "workflow": graph.name, "version": version},
     }
     try:

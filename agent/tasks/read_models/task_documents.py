@@ -94,6 +94,7 @@ def task_document(
             "retry_of": task["retry_of"],
             "forked_from": task["forked_from"],
             "origin": task["origin_id"],
+            "chat_origin": _loaded(task["chat_origin"]),
             "children": task_rows.children(connection, task_id),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,

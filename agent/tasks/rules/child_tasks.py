@@ -76,6 +76,7 @@ def create_child(
         parent_task_id=locked.task.id,
         parent_step_id=step.id,
         depth=locked.task.depth + 1,
+        chat_origin=locked.task.chat_origin,
     )
     version = creation.register(tx, submission, locked.now)
     return _wait_for_child(

@@ -40,6 +40,8 @@ class Submission:
     """The schedule or watcher that starts it."""
     conversation: str | None = None
     """The conversation whose turn it takes."""
+    chat_origin: str | None = None
+    """Where in a chat it is started, as it is stored."""
 
 
 def register(tx: Connection, submission: Submission, now: int) -> int:
@@ -67,6 +69,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         parent_step_id=submission.parent_step_id,
         depth=submission.depth,
         trigger_id=submission.trigger_id,
+        chat_origin=submission.chat_origin,
     )
     task.also(
         input=json_values.encode(dict(submission.input), "input"),

@@ -94,6 +94,7 @@ def _successor(old: LockedTask, **source: str) -> TaskRow:
         deadline=deadline,
         # A child that is continued without its parent may still nest no deeper than before.
         depth=old.task.depth,
+        chat_origin=old.task.chat_origin,
     )
     task.also(created_at=old.now, **source)
     return task

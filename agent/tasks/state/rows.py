@@ -32,6 +32,7 @@ TASK_COLUMNS: Final = (
     "depth",
     "origin_id",
     "trigger_id",
+    "chat_origin",
 )
 
 STEP_COLUMNS: Final = (
@@ -138,6 +139,7 @@ class TaskRow(Row):
     depth: int
     origin_id: str
     trigger_id: str | None
+    chat_origin: str | None
 
     @classmethod
     def read(cls, values: tuple[Any, ...]) -> Self:
@@ -163,6 +165,7 @@ class TaskRow(Row):
             row.depth,
             row.origin_id,
             row.trigger_id,
+            row.chat_origin,
         ) = row.original = values
         row.extra = {}
         row.written = ()
@@ -177,7 +180,7 @@ class TaskRow(Row):
         row.steps_open = row.steps_running = row.steps_failed = row.steps_held = 0
         row.places_taken = row.event_seq = row.depth = 0
         row.phase = "normal"
-        row.next_wake_time = row.deadline = row.trigger_id = None
+        row.next_wake_time = row.deadline = row.trigger_id = row.chat_origin = None
         row.parent_task_id = row.parent_step_id = None
         row.origin_id = task_id
         row.original, row.extra, row.written = (), {}, ()
