@@ -18,7 +18,6 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
-from agent.tasks.rules.conversations import conversation_of
 from agent.tasks.rules.creation import Submission
 from agent.workflows import loader
 from agent.workflows.compile.inputs import check_inputs, read_inputs
@@ -125,6 +124,5 @@ def new_submission(
         dedupe_key=dedupe_key,
         source=workflow.source,
         path=workflow.path,
-        conversation=conversation_of(graph, trigger),
         chat_origin=None if chat_origin is None else chat_origin.dump(),
     )

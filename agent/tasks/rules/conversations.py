@@ -2,23 +2,28 @@
 
 from collections.abc import Iterable
 
+from agent.core.chat_origin import read_origin
 from agent.steps.spec.agent_config import keeps_conversation
 from agent.steps.types.conversation import Exchange
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import conversation_rows
 from agent.store.engine.conversation_rows import NewEntry
 from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import TaskRow
 from agent.workflows.graph import Graph
 
 
-def conversation_of(graph: Graph, trigger: Json) -> str | None:
-    """Return the conversation whose turn a new task takes: that of its chat, if a step keeps one."""
-    name = trigger.get("conversation") if isinstance(trigger, dict) else None
-    if not isinstance(name, str):
-        return None
-    keeps = any(step.kind == "agent" and keeps_conversation(step.config) for step in graph.steps)
-    return name if keeps else None
+def join_line(task: TaskRow, graph: Graph) -> None:
+    """Let a new task that a chat started take its turn in the conversation, if one of its steps keeps it.
+
+    A child takes no turn of its own: it would wait for its parent, which waits for it.
+    """
+    if task.chat_origin is None or task.parent_task_id is not None:
+        return
+    if any(step.kind == "agent" and keeps_conversation(step.config) for step in graph.steps):
+        origin = read_origin(task.chat_origin)
+        assert origin is not None
+        task.also(conversation=origin.conversation)
 
 
 def append(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -> None:

@@ -10,7 +10,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
-from agent.tasks.rules import advance
+from agent.tasks.rules import advance, conversations
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
@@ -38,8 +38,6 @@ class Submission:
     depth: int = 0
     trigger_id: str | None = None
     """The schedule or watcher that starts it."""
-    conversation: str | None = None
-    """The conversation whose turn it takes."""
     chat_origin: str | None = None
     """Where in a chat it is started, as it is stored."""
 
@@ -77,8 +75,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         dedupe_key=submission.dedupe_key,
         created_at=now,
     )
-    if submission.conversation is not None:
-        task.also(conversation=submission.conversation)
+    conversations.join_line(task, graph)
     locked = LockedTask(task, graph, now, is_new=True)
     locked.source_path = submission.path
     for index in range(len(graph.steps)):

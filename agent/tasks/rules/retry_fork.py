@@ -17,12 +17,11 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, task_rows
+from agent.tasks.rules import conversations
 from agent.tasks.rules.carry_over import carry_over
-from agent.tasks.rules.conversations import conversation_of
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.workflows.compile.inputs import check_inputs
-from agent.workflows.graph import Graph
 
 
 class Parent(NamedTuple):
@@ -55,7 +54,8 @@ def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> Lock
         task.parent_task_id, task.parent_step_id = parent.task_id, parent.step_id
         task.depth = parent.depth
         trigger = json_values.encode(parent.trigger, "trigger")
-    _set_origin(task, old.graph, input_text, trigger)
+    task.also(input=input_text, trigger=trigger)
+    conversations.join_line(task, old.graph)
     new = LockedTask(task, old.graph, old.now, is_new=True)
     new.retries = old
     _emit_created(new, {"retry_of": old.task.id})
@@ -71,7 +71,8 @@ def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json
         merged = {**json.loads(input_text), **edited}
         input_text = json_values.encode(check_inputs(graph, merged), "input")
     task = _successor(old, forked_from=old.task.id)
-    _set_origin(task, graph, input_text, trigger)
+    task.also(input=input_text, trigger=trigger)
+    conversations.join_line(task, graph)
     new = LockedTask(task, graph, old.now, is_new=True)
     _emit_created(new, {"forked_from": old.task.id})
     asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
@@ -98,14 +99,6 @@ def _successor(old: LockedTask, **source: str) -> TaskRow:
     )
     task.also(created_at=old.now, **source)
     return task
-
-
-def _set_origin(task: TaskRow, graph: Graph, input_text: str, trigger: str | None) -> None:
-    """Set what the task starts from, and the conversation in which it is now the last to answer."""
-    task.also(input=input_text, trigger=trigger)
-    conversation = conversation_of(graph, json.loads(trigger) if trigger else None)
-    if conversation is not None:
-        task.also(conversation=conversation)
 
 
 def _emit_created(new: LockedTask, source: dict[str, Json]) -> None:

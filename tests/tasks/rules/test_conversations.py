@@ -10,6 +10,7 @@ import pytest
 
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
+from agent.core.chat_origin import ChatOrigin
 from agent.core.ids import new_id
 from agent.core.waits import Timer
 from agent.steps.types.conversation import Exchange, Summary
@@ -18,14 +19,13 @@ from agent.store.db.database import Database
 from agent.store.engine import conversation_rows
 from agent.tasks.commit.batch import Batch
 from agent.tasks.read_models.conversations import ConversationReader
-from agent.tasks.rules.conversations import conversation_of
 from agent.workflows.graph import Graph, Step
 from tests.support.engine import NOW, Engine, Hand, Start, eventually, graph, settle_of, step
 from tests.support.model_servers import Provider, Say, providing
 from tests.support.model_steps import catalog
 
 CHAT = "telegram:1"
-TRIGGER = {"kind": "chat", "conversation": CHAT}
+ORIGIN = ChatOrigin("telegram", "1").dump()
 TOOL = {"tools": {"look": {"python": "tests.support.step_functions:noop"}}}
 """A tool that a person has to approve."""
 
@@ -268,12 +268,19 @@ class TestLoading:
 class TestTurns:
     """Tasks of one conversation answer in the order of their messages."""
 
-    def test_a_task_belongs_to_its_chat_only_if_it_keeps_the_conversation(self) -> None:
-        """Other workflows that a chat starts hold nothing up."""
-        assert conversation_of(graph(talk()), TRIGGER) == CHAT
-        assert conversation_of(graph(step("a")), TRIGGER) is None
-        assert conversation_of(graph(talk()), {"kind": "cli"}) is None
-        assert conversation_of(graph(talk()), None) is None
+    def test_only_what_keeps_the_conversation_stands_in_line(self, hand: Hand) -> None:
+        """Other workflows that a chat starts hold nothing up, nor do tasks without a chat, nor children."""
+        kept, other, without, child = hand.submit(graph(talk()), slots=0, chat_origin=ORIGIN) + [
+            hand.submit(graph(steps), slots=0, **options)[0]
+            for steps, options in (
+                (step("a"), {"chat_origin": ORIGIN}),
+                (talk(), {}),
+                (talk(), {"chat_origin": ORIGIN, "parent_task_id": "other"}),
+            )
+        ]
+        rows = dict(hand.rows("SELECT id, conversation FROM tasks"))
+        assert rows == {kept: CHAT, other: None, without: None, child: None}
+        hand.operator.cancel(child)
 
     def test_the_second_message_waits_for_the_first_answer(
         self, talking: Engine, server: Provider
@@ -345,12 +352,12 @@ def approve(database: Database, question: str) -> None:
 
 def submit(engine: Engine, graph: Graph) -> str:
     """Submit a task as a chat does."""
-    return engine.submit(graph, trigger=TRIGGER, conversation=CHAT)
+    return engine.submit(graph, chat_origin=ORIGIN)
 
 
 def submit_by(hand: Hand, graph: Graph) -> str:
     """Submit a task as a chat does, with a worker whose commits the test makes."""
-    return hand.start(graph, trigger=TRIGGER, conversation=CHAT)
+    return hand.start(graph, chat_origin=ORIGIN)
 
 
 def hand_reader(hand: Hand) -> Callable[[str], str | None]:
