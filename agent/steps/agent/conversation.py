@@ -65,14 +65,21 @@ async def open_conversation(
     if not name:
         return None
     rows = context.services.conversations
-    if rows is None or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        text = f"the name of a conversation is longer than {MAX_NAME_LENGTH} characters or not printable"
-        text = "this process has no conversations" if rows is None else text
-        raise DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
+    if rows is None:
+        raise _bad_config("this process has no conversations")
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable() or "/" in name:
+        raise _bad_config(
+            f"the name of a conversation has at most {MAX_NAME_LENGTH} printable characters"
+            f" without /, and this one is {name[:MAX_NAME_LENGTH]!r}"
+        )
     if not context.calls.has_answer("conversation", {"conversation": name}):
         await _take_turn(context, rows, name)
     entries = await _load(context, rows, name)
     return await _within_bound(config, context, model, name, entries)
+
+
+def _bad_config(text: str) -> DefiniteFailure:
+    return DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
 
 
 async def _take_turn(context: StepContext, rows: Conversations, name: str) -> None:

@@ -82,15 +82,3 @@ def entries(connection: Connection, conversation: str, after: int, limit: int) -
         limit=limit,
     )
     return [EntryRow(*row) for row in rows]
-
-
-def ids_like(connection: Connection, text: str) -> list[str]:
-    """Return a few conversations that are, begin with, or end with a text."""
-    rows = connection.query(
-        "SELECT id FROM conversations WHERE last_number > forgotten_until"
-        " AND (id = :text OR substr(id, 1, length(:text)) = :text"
-        " OR substr(id, length(id) - length(:text) + 1) = :text) ORDER BY id = :text DESC, id LIMIT 5",
-        text=text,
-    )
-    ids = [str(found) for (found,) in rows]
-    return [text] if text in ids else ids

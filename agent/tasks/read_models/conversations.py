@@ -78,7 +78,7 @@ def list_conversations(connection: Connection, limit: int) -> list[Document]:
     """Return conversations, the one with the newest entry first."""
     return [
         {
-            "conversation": name,
+            "id": name,
             "entries": int(count),
             "tokens": int(tokens),
             "summaries": int(summaries),
@@ -100,7 +100,7 @@ def conversation_document(
         raise NotFoundError(f"there is no conversation {conversation!r}")
     page = rows[:limit]
     return {
-        "conversation": conversation,
+        "id": conversation,
         "entries": [_entry_document(row) for row in page],
         "next": page[-1].number if len(rows) > limit else None,
     }
