@@ -7,6 +7,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     bootstrap   the composition root: settings to a database and a worker
     server      the HTTP API: routes, tokens, webhooks, event streams, pages
     channels    notifications and questions to people: Telegram, Slack, webhooks
+    tool_services  what the tools memory and engine of agents use
     recovery    the startup pass, before any loop starts
     upgrade     the schema upgrade while workers of earlier versions may run
     triggers    schedules and watchers: what starts tasks by itself

@@ -171,17 +171,24 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.models.registry import registry_of
     from agent.tasks.worker.worker import Worker
+    from agent.tool_services.engine_control import EngineControl
+    from agent.tool_services.memories import Memories
+    from agent.tool_services.tool_memory import ToolMemory
 
     hide_secrets(settings)
     models = registry_of(settings.models, settings.llm, settings.budget)
-    return Worker(
+    clock = database.clock
+    worker = Worker(
         database,
         settings.engine,
-        database.clock,
+        clock,
         limits_of(settings),
         models=models,
         mcp=settings.mcp_servers,
     )
+    worker.services.memory = ToolMemory(Memories(database, clock))
+    worker.services.engine = EngineControl(database, clock, settings.engine.steps_per_task)
+    return worker
 
 
 def limits_of(settings: Settings) -> "Limits":

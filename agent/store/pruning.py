@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.core.file_sync import sync
 from agent.core.ids import first_id_at
-from agent.store import firing_pruning, idempotency_keys
+from agent.store import firing_pruning, idempotency_keys, memory_rows
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import ColumnType, Fault
@@ -27,6 +27,7 @@ PRUNED: Final = (
     "workers",
     "artifacts",
     "request_keys",
+    "memories",
 )
 """What a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
@@ -95,6 +96,9 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
         yield "artifacts", count
     for count in idempotency_keys.prune_in_steps(connection, before_us):
         yield "request_keys", count
+    # After the tasks: a forgotten memory stays as long as the task that wrote it.
+    for count in memory_rows.prune_in_steps(connection, before_us):
+        yield "memories", count
 
 
 @dataclass(frozen=True, slots=True)

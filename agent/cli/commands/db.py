@@ -120,7 +120,11 @@ def prune(
     _print_space(size, freed or 0)
 
 
-_PRUNED = {"request_keys": "idempotency keys", "triggers": "removed triggers"}
+_PRUNED = {
+    "request_keys": "idempotency keys",
+    "triggers": "removed triggers",
+    "memories": "forgotten memories",
+}
 """Names for people, where they differ from the keys of `--json`."""
 
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from agent.models.protocol import Tool, ToolUse
 from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolSnapshot
-from agent.steps.agent.tools import files, functions, http, mcp, shell, workflows
+from agent.steps.agent.tools import (
+    engine,
+    files,
+    functions,
+    http,
+    mcp,
+    memory,
+    shell,
+    workflows,
+)
 from agent.steps.agent.tools.mcp_sessions import Sessions
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import ValuePath
@@ -109,7 +118,7 @@ def _tools_of(
             tool,
             owner=name,
             description=config.description or tool.description,
-            approve=config.approve,
+            approve=tool.approve or config.approve,
             limits=config.arguments,
             max_calls=config.max_calls,
             seconds=config.timeout,
@@ -137,6 +146,10 @@ def _make_tools(
         ]
     if config.files is not None:
         return files.make_tools(name, config.files)
+    if config.memory is not None:
+        return memory.make_tools(name, config.memory, context.attempt_input.task.workflow)
+    if config.engine is not None:
+        return engine.make_tools(name, config.engine)
     if config.shell is not None:
         return [shell.make_tool(name, config.shell, is_effect=is_effect)]
     if config.http is not None:

@@ -1,6 +1,6 @@
 """What the attempts of a worker share: clock, journal, limits, threads and clients."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
 from agent.steps.types.conversation import Conversations
+from agent.steps.types.outcome import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,75 @@ StartMissed = Callable[[str, list[int]], Awaitable[list[str]]]
 """Takes the id of a trigger and nominal instants; returns the tasks that it started."""
 
 
+Document = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStep:
+    """Who uses a tool: an agent's step, by the call that is on record for the use."""
+
+    task_id: str
+    step: str
+    call_key: str
+    """Stays the same when an unknown call is repeated: under it, a use takes effect once."""
+
+
+class MemoryService(Protocol):
+    """The memories of a scope. Its functions block: call them in a thread."""
+
+    def remember(self, scope: str, text: str, by: AgentStep) -> Document:
+        """Write a memory and return it; a repeated call returns what it wrote before."""
+
+    def recall(self, scope: str, query: str, limit: int) -> list[Document]:
+        """Return the memories that match a query, the best first; without one, the newest."""
+
+    def forget(self, scope: str, memory_id: int, by: AgentStep) -> Document:
+        """Forget a memory of the scope."""
+
+
+class EngineService(Protocol):
+    """Tasks, workflows and triggers, as far as agents may use them. Its functions block.
+
+    `allowed` are the workflows that a tool may concern; None is every workflow.
+    """
+
+    def list_tasks(
+        self, allowed: Sequence[str] | None, status: str | None, workflow: str | None, limit: int
+    ) -> Document:
+        """Return the newest tasks."""
+
+    def show_task(self, allowed: Sequence[str] | None, task: str) -> Document:
+        """Return what a task is doing, or how it ended."""
+
+    def list_workflows(self, allowed: Sequence[str] | None) -> Document:
+        """Return the workflows that can be started, with their inputs."""
+
+    def list_triggers(self, allowed: Sequence[str] | None, kind: str) -> Document:
+        """Return schedules (`schedule`) or watchers (`watch`)."""
+
+    def start(
+        self,
+        allowed: Sequence[str] | None,
+        workflow: str,
+        inputs: Mapping[str, Json],
+        by: AgentStep,
+    ) -> Document:
+        """Start a task; a repeated call returns the task that it started before."""
+
+    def pause(
+        self, allowed: Sequence[str] | None, task: str, reason: str | None, by: AgentStep
+    ) -> Document:
+        """Pause a task."""
+
+    def resume(self, allowed: Sequence[str] | None, task: str, by: AgentStep) -> Document:
+        """Resume a paused task."""
+
+    def cancel(
+        self, allowed: Sequence[str] | None, task: str, reason: str | None, by: AgentStep
+    ) -> Document:
+        """Cancel a task."""
+
+
 class Resource(Protocol):
     """A resource that attempts share and that is closed with the worker."""
 
@@ -68,6 +138,10 @@ class Services:
     """Starts missed runs of a schedule; only a daemon has it."""
     conversations: Conversations | None = None
     """What was said in conversations, for `agent` steps that continue one."""
+    memory: MemoryService | None = None
+    """For the tool `memory` of agents."""
+    engine: EngineService | None = None
+    """For the tool `engine` of agents."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""

@@ -54,7 +54,46 @@ class McpTool(_Keys):
     )
 
 
-_KINDS = ("http", "shell", "python", "files", "workflow", "mcp")
+MemoryVerb = Literal["remember", "recall", "forget"]
+EngineVerb = Literal["list", "show", "start", "pause", "resume", "cancel"]
+"""What a model may do with tasks. Answers to approvals, signals, verdicts on unknown calls and budgets
+are people's: a verb for one of them must not be added."""
+
+
+class MemoryTool(_Keys):
+    """Texts that outlive the task, found by their words."""
+
+    scope: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z][A-Za-z0-9_-]*$",
+        max_length=100,
+        description="a scope that workflows share; default: this workflow's own",
+    )
+    allow: list[MemoryVerb] = Field(default=["remember", "recall", "forget"], min_length=1)
+    results: Count = Field(default=10, ge=1, le=50, description="memories of one recall, at most")
+
+
+class EngineTool(_Keys):
+    """Tasks, workflows, schedules and watchers of this agent."""
+
+    allow: list[EngineVerb] = Field(
+        default=["list", "show", "start", "pause", "resume", "cancel"], min_length=1
+    )
+    workflows: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="only these and their tasks; default: every workflow",
+    )
+    max_starts: Count = Field(default=10, ge=1, le=100, description="tasks that one step may start")
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "EngineTool":
+        if len(set(self.allow)) < len(self.allow):
+            raise ValueError("allow names a verb twice")
+        return self
+
+
+_KINDS = ("http", "shell", "python", "files", "workflow", "mcp", "memory", "engine")
 
 
 class ToolConfig(_Keys):
@@ -70,6 +109,8 @@ class ToolConfig(_Keys):
     files: FilesTool | None = None
     workflow: str | None = Field(default=None, min_length=1, description="a workflow's name")
     mcp: McpTool | None = None
+    memory: MemoryTool | None = None
+    engine: EngineTool | None = None
     description: str | None = Field(default=None, max_length=4000)
     allowed: bool = True
     approve: Literal["always", "first", "never"] | None = Field(
@@ -91,6 +132,16 @@ class ToolConfig(_Keys):
             raise ValueError("give exactly one of " + ", ".join(_KINDS))
         if self.workflow is not None and (self.timeout is not None or self.on_unknown is not None):
             raise ValueError("a workflow has a timeout of its own, and its end is never unknown")
+        if self.memory is not None or self.engine is not None:
+            kind = "memory" if self.memory is not None else "engine"
+            if self.on_unknown is not None:
+                raise ValueError(
+                    f"a use of {kind} is never unknown: it happens once, so no on_unknown"
+                )
+            if self.effect is not None:
+                raise ValueError(
+                    f"{kind} takes no effect: its verbs decide what acts; `allow` lists them"
+                )
         return self
 
     @property

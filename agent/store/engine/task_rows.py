@@ -1,5 +1,6 @@
 """Reads of single tasks, beside those that lock them (`reads`)."""
 
+import json
 from collections.abc import Sequence
 from functools import cache
 
@@ -95,3 +96,28 @@ def orphans(connection: Connection) -> list[str]:
         " OR s.status IN ('succeeded', 'failed', 'skipped'))"
     )
     return [str(task_id) for (task_id,) in rows]
+
+
+def has_event_by(tx: Connection, task_id: str, call_key: str) -> bool:
+    """Whether a call of an agent has changed a task: its key stands in the event's data."""
+    rows = tx.query(
+        "SELECT 1 FROM events WHERE task_id = :id AND type IN"
+        " ('task.paused', 'task.resumed', 'task.canceled')"
+        f" AND {tx.sql.position}(data, :key) > 0 LIMIT 1",
+        id=task_id,
+        key=call_key,
+    )
+    return bool(rows)
+
+
+def starts_above(connection: Connection, task_id: str) -> int:
+    """Return how many agents have started one another before a task, by its root's trigger."""
+    rows = connection.query(
+        "WITH RECURSIVE line(id, parent, trigger) AS (SELECT id, parent_task_id, trigger FROM tasks"
+        " WHERE id = :id UNION ALL SELECT t.id, t.parent_task_id, t.trigger FROM line AS l"
+        " JOIN tasks AS t ON t.id = l.parent) SELECT trigger FROM line WHERE parent IS NULL",
+        id=task_id,
+    )
+    trigger = json.loads(rows[0][0]) if rows and rows[0][0] else None
+    depth = trigger.get("depth") if isinstance(trigger, dict) else None
+    return depth if isinstance(depth, int) else 0

@@ -5,7 +5,7 @@ A part of the schema that `tables` declares.
 
 from typing import ClassVar
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, Text, text
+from sqlalchemy import DDL, BigInteger, CheckConstraint, Column, Index, Integer, Text, event, text
 from sqlmodel import Field, SQLModel
 
 
@@ -65,17 +65,67 @@ class StateHistory(SQLModel, table=True):
 
 
 class Memory(SQLModel, table=True):
-    """Something that an agent remembered."""
+    """Something that an agent or a person remembered in a scope."""
 
     __tablename__: ClassVar[str] = "memories"
+    __table_args__ = (
+        Index(
+            "memories_by_scope",
+            "scope",
+            "id",
+            sqlite_where=text("forgotten_at IS NULL"),
+            postgresql_where=text("forgotten_at IS NULL"),
+        ),
+        Index(
+            "memories_by_call",
+            "call_key",
+            unique=True,
+            sqlite_where=text("call_key IS NOT NULL"),
+            postgresql_where=text("call_key IS NOT NULL"),
+        ),
+        Index(
+            "memories_by_term", text("to_tsvector('simple', terms)"), postgresql_using="gin"
+        ).ddl_if(dialect="postgresql"),
+        # An id is never used again: a model may still know it.
+        {"sqlite_autoincrement": True},
+    )
 
-    id: str = Field(sa_type=Text, primary_key=True)
+    id: int | None = Field(
+        default=None,
+        sa_column=Column(BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+    )
+    # `workflow:NAME`, or the name of a shared scope.
     scope: str = Field(sa_type=Text)
     text: str = Field(sa_type=Text)
+    # What the text is found by: see `agent.core.search_terms`.
+    terms: str = Field(sa_type=Text)
     task_id: str | None = Field(default=None, sa_type=Text)
+    step: str | None = Field(default=None, sa_type=Text)
+    # The key of the call that wrote it: a repeated call finds its row.
     call_key: str | None = Field(default=None, sa_type=Text)
+    written_by: str = Field(sa_type=Text)
     created_at: int = Field(sa_type=BigInteger)
     forgotten_at: int | None = Field(default=None, sa_type=BigInteger)
+    # The key of the call that had it forgotten.
+    forget_key: str | None = Field(default=None, sa_type=Text)
+
+
+# SQLite's full-text index of `memories.terms`; triggers keep the two equal, whichever statement writes.
+# Rows that are forgotten stay in it until they are deleted.
+for _statement in (
+    "CREATE VIRTUAL TABLE memories_index USING fts5("
+    "terms, content='memories', content_rowid='id', tokenize='ascii', detail='none')",
+    "CREATE TRIGGER memories_indexed AFTER INSERT ON memories BEGIN"
+    " INSERT INTO memories_index (rowid, terms) VALUES (new.id, new.terms); END",
+    "CREATE TRIGGER memories_unindexed AFTER DELETE ON memories BEGIN"
+    " INSERT INTO memories_index (memories_index, rowid, terms)"
+    " VALUES ('delete', old.id, old.terms); END",
+):
+    event.listen(
+        SQLModel.metadata.tables["memories"],
+        "after_create",
+        DDL(_statement).execute_if(dialect="sqlite"),
+    )
 
 
 class Conversation(SQLModel, table=True):

@@ -21,6 +21,7 @@ from agent.store.engine import approval_rows as store
 from agent.store.engine import budget_rows, lineage, reads, signals, task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
+from agent.tasks.operator.agent_call import AgentCall, event_data
 from agent.tasks.operator.step_names import find_step, never_received, no_such_step
 from agent.tasks.rules import (
     advance,
@@ -99,28 +100,37 @@ class Operator:
                 self.cancel(task_id, "a later run of its schedule replaces it")
         return result
 
-    def pause(self, task_id: str, reason: str | None = None) -> CommandResult:
+    def pause(
+        self, task_id: str, reason: str | None = None, by: AgentCall | None = None
+    ) -> CommandResult:
         """Let nothing new start; attempts in flight finish or reach their next checkpoint."""
 
         def pause(_tx: Connection, locked: LockedTask) -> None:
-            transitions.pause_task(locked, Pause(PauseKind.OPERATOR, reason))
+            transitions.pause_task(locked, Pause(PauseKind.OPERATOR, reason), event_data(by))
 
-        return self._command("pause", task_id, pause, "paused")
+        return self._command("pause", task_id, pause, "paused", by)
 
-    def resume(self, task_id: str) -> CommandResult:
+    def resume(self, task_id: str, by: AgentCall | None = None) -> CommandResult:
         """Go on with a paused task: what came due meanwhile takes effect now."""
-        return self._command("resume", task_id, resume_task, "resumed")
 
-    def cancel(self, task_id: str, reason: str | None = None) -> CommandResult:
+        def resume(tx: Connection, locked: LockedTask) -> None:
+            resume_task(tx, locked, event_data(by))
+
+        return self._command("resume", task_id, resume, "resumed", by)
+
+    def cancel(
+        self, task_id: str, reason: str | None = None, by: AgentCall | None = None
+    ) -> CommandResult:
         """End a task: its steps are abandoned in place, their attempts stopped."""
 
         def cancel(tx: Connection, locked: LockedTask) -> None:
             for step in locked.load_open(tx):
                 transitions.abandon(locked, step)
             locked.task.steps_running = 0
-            transitions.move_task(locked, "task.canceled", {"reason": reason} if reason else None)
+            data = ({"reason": reason} if reason else {}) | event_data(by)
+            transitions.move_task(locked, "task.canceled", data or None)
 
-        return self._command("cancel", task_id, cancel, "canceled")
+        return self._command("cancel", task_id, cancel, "canceled", by)
 
     def retry(self, task_id: str) -> CommandResult:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
@@ -227,11 +237,19 @@ class Operator:
                     locked.pauses.clear()
 
     def _command(
-        self, name: str, task_id: str, apply: Callable[[Connection, LockedTask], None], word: str
+        self,
+        name: str,
+        task_id: str,
+        apply: Callable[[Connection, LockedTask], None],
+        word: str,
+        by: AgentCall | None,
     ) -> CommandResult:
         """Apply a command to a task and, where its state allows it, to its children."""
         with self._transaction() as tx:
             locked = self._lock(tx, task_id, is_ending=name == "cancel")
+            if by is not None and task_rows.has_event_by(tx, task_id, by.key):
+                # What other people have done to the task since then stays.
+                return CommandResult(False, f"{word} by this very call before", task_id)
             cell = state_table.check(name, locked.task.status)
             if cell.effect == "same":
                 return CommandResult(False, cell.message, task_id)
@@ -323,9 +341,9 @@ class Operator:
         return LockedTask(task, graph, self._clock.now())
 
 
-def resume_task(tx: Connection, locked: LockedTask) -> None:
+def resume_task(tx: Connection, locked: LockedTask, data: dict[str, Json] | None = None) -> None:
     """Let a paused task go on, with the steps that were paused in it."""
-    transitions.move_task(locked, "task.resumed")
+    transitions.move_task(locked, "task.resumed", data or None)
     pauses.record(locked.task, NO_PAUSE)
     for step in locked.load_open(tx):
         if step.status == StepStatus.PAUSED:

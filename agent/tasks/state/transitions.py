@@ -250,9 +250,10 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
     step.wake_at = None
 
 
-def pause_task(locked: LockedTask, pause: Pause) -> None:
-    """Pause a task and record why."""
-    move_task(locked, "task.paused", {"reason": pause.reason} if pause.reason else None)
+def pause_task(locked: LockedTask, pause: Pause, data: dict[str, Json] | None = None) -> None:
+    """Pause a task and record why; `data` is recorded with the event."""
+    data = ({"reason": pause.reason} if pause.reason else {}) | (data or {})
+    move_task(locked, "task.paused", data or None)
     pauses.record(locked.task, pause)
 
 

@@ -8,6 +8,8 @@ down_revision = "0007"
 branch_labels = None
 depends_on = None
 
+_SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def _text(name: str, *, is_null: bool = True) -> "sa.Column[str]":
     return sa.Column(name, sa.Text, nullable=is_null)
@@ -76,13 +78,56 @@ def _create_state() -> None:
 def _create_memories() -> None:
     op.create_table(
         "memories",
-        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("id", _SERIAL, primary_key=True),
         _text("scope", is_null=False),
         _text("text", is_null=False),
+        _text("terms", is_null=False),
         _text("task_id"),
+        _text("step"),
         _text("call_key"),
+        _text("written_by", is_null=False),
         _number("created_at", is_null=False),
         _number("forgotten_at"),
+        _text("forget_key"),
+        sqlite_autoincrement=True,
+    )
+    where = sa.text("forgotten_at IS NULL")
+    op.create_index(
+        "memories_by_scope",
+        "memories",
+        ["scope", "id"],
+        sqlite_where=where,
+        postgresql_where=where,
+    )
+    has_key = sa.text("call_key IS NOT NULL")
+    op.create_index(
+        "memories_by_call",
+        "memories",
+        ["call_key"],
+        unique=True,
+        sqlite_where=has_key,
+        postgresql_where=has_key,
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "memories_by_term",
+            "memories",
+            [sa.text("to_tsvector('simple', terms)")],
+            postgresql_using="gin",
+        )
+        return
+    op.execute(
+        "CREATE VIRTUAL TABLE memories_index USING fts5("
+        "terms, content='memories', content_rowid='id', tokenize='ascii', detail='none')"
+    )
+    op.execute(
+        "CREATE TRIGGER memories_indexed AFTER INSERT ON memories BEGIN"
+        " INSERT INTO memories_index (rowid, terms) VALUES (new.id, new.terms); END"
+    )
+    op.execute(
+        "CREATE TRIGGER memories_unindexed AFTER DELETE ON memories BEGIN"
+        " INSERT INTO memories_index (memories_index, rowid, terms)"
+        " VALUES ('delete', old.id, old.terms); END"
     )
 
 

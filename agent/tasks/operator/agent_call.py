@@ -1,0 +1,20 @@
+"""Commands that agents give through the tool `engine`: recorded with the event, and applied once."""
+
+from dataclasses import dataclass
+
+from agent.steps.types.outcome import Json
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """The tool use of an agent that gives a command."""
+
+    task_id: str
+    step: str
+    key: str
+    """The key of the call: under it the command is applied once, however often it is sent."""
+
+
+def event_data(by: AgentCall | None) -> dict[str, Json]:
+    """Return what the event of a command says of the call that gave it."""
+    return {} if by is None else {"by": {"task": by.task_id, "step": by.step, "call": by.key}}

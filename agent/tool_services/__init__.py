@@ -1,0 +1,12 @@
+"""What the tools `memory` and `engine` of agents use: memories, and commands on tasks.
+
+Steps do not touch the database. `agent.steps.attempt.services` declares what a tool may call; the classes
+here implement it, and `agent.bootstrap` gives them to the worker. Their functions block: a tool calls
+them in a thread, the server in its pools, the command line directly.
+
+- `memories.Memories`: remember, recall, forget, for agents and for people.
+- `engine_control.EngineControl`: what an agent may see and do of tasks, workflows and triggers. It has
+  no function that answers an approval, sends a signal, resolves a call or raises a budget.
+
+It may import triggers and everything below.
+"""
