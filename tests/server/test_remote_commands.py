@@ -16,6 +16,7 @@ from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
 from agent.workflows.compile.compiler import compile_text
+from tests.support.conversations import said_before
 from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
@@ -363,3 +364,14 @@ def test_watch_follows_a_task_to_its_end(there: Command, running: Running) -> No
     with running.client() as client:
         wait_for(lambda: client.post(f"/api/v1/tasks/{task_id}/signals/go", json=1).is_success)
     assert there("watch", task_id, "--json").json["status"] == "succeeded"
+
+
+def test_conversations_of_a_remote_agent(running: Running, there: Command) -> None:
+    """They are listed, shown and deleted as on a local database."""
+    said_before(running.database, "terminal:ada", ("hello", "yes"))
+    (listed,) = there("conversations", "--json").json
+    assert listed["id"] == "terminal:ada"
+    assert "yes" in there("conversations", "show", "terminal:ada").out
+    forgotten = there("conversations", "forget", "terminal:ada", "--yes")
+    assert "deleted 2 entries" in forgotten.out
+    there("conversations", "show", "terminal:ada", code=3)

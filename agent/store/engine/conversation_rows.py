@@ -6,7 +6,7 @@ PostgreSQL the statements travel with the others of their transaction.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -27,6 +27,7 @@ _ENTRY: Final[dict[str, ColumnType]] = {
     "at": "int",
 }
 """`back` is how many entries of the same transaction follow in this conversation."""
+_FORGOTTEN_AT_ONCE: Final = 20
 _COPIED: Final = "role, content, task_id, step_id, tokens, covers_until"
 
 
@@ -141,12 +142,22 @@ def forget(tx: Connection, conversation: str) -> int | None:
     return tx.execute("DELETE FROM conversation_turns WHERE conversation = :id", id=conversation)
 
 
-def forget_idle(tx: Connection, before_us: int, limit: int) -> int:
-    """Delete the entries of some conversations that got none since an instant; return how many."""
-    rows = tx.query(
-        "SELECT id FROM conversations WHERE updated_at < :before"
-        f" AND last_number > forgotten_until ORDER BY id LIMIT :limit {tx.sql.skip_locked}",
-        before=before_us,
-        limit=limit,
-    )
-    return sum(forget(tx, str(conversation)) is not None for (conversation,) in rows)
+def forget_idle_in_steps(connection: Connection, before_us: int) -> Iterator[int]:
+    """Delete the entries of conversations that got none since an instant.
+
+    After each short transaction yield how many conversations that were.
+    """
+    while True:
+        with connection.transaction():
+            rows = connection.query(
+                "SELECT id FROM conversations WHERE updated_at < :before"
+                " AND last_number > forgotten_until ORDER BY id LIMIT :limit"
+                f" {connection.sql.skip_locked}",
+                before=before_us,
+                limit=_FORGOTTEN_AT_ONCE,
+            )
+            for (conversation,) in rows:
+                forget(connection, conversation)
+        if not rows:
+            return
+        yield len(rows)

@@ -11,7 +11,6 @@ import pytest
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
 from agent.core.chat_origin import ChatOrigin
-from agent.core.ids import new_id
 from agent.core.waits import Timer
 from agent.steps.types.conversation import Exchange, Summary
 from agent.steps.types.outcome import Succeeded, Waiting
@@ -20,6 +19,7 @@ from agent.store.engine import conversation_rows
 from agent.tasks.commit.batch import Batch
 from agent.tasks.read_models.conversations import ConversationReader
 from agent.workflows.graph import Graph, Step
+from tests.support.conversations import said_before
 from tests.support.engine import NOW, Engine, Hand, Start, eventually, graph, settle_of, step
 from tests.support.model_servers import Provider, Say, providing
 from tests.support.model_steps import catalog
@@ -50,18 +50,6 @@ def entries(reader: Hand | Engine, conversation: str = CHAT) -> list[tuple[int, 
         id=conversation,
     )
     return [(int(number), str(role), str(text)) for number, role, text in found]
-
-
-def say(reader: Hand | Engine, *pairs: tuple[str, str]) -> None:
-    """Append what was said before the test."""
-    rows = []
-    for message, answer in pairs:
-        step_id = new_id()
-        for role, text in (("user", message), ("assistant", answer)):
-            tokens = -(-len(text.encode()) // 4)
-            rows.append(conversation_rows.NewEntry(CHAT, role, text, new_id(), step_id, tokens))
-    with reader.database.connect("writer") as tx, tx.transaction():
-        conversation_rows.append(tx, rows, 1)
 
 
 def asked(server: Provider, number: int = -1) -> list[str]:
@@ -201,7 +189,7 @@ class TestLoading:
     def test_a_later_attempt_sees_the_same_entries(self, start: Start, server: Provider) -> None:
         """What is said while a step waits for a person is not part of what it goes on with."""
         engine = start(models=catalog(server))
-        say(engine, ("one", "1"))
+        said_before(engine.database, CHAT, ("one", "1"))
         server.decide = ask_first
         first = engine.submit(graph(talk("ask first", config=TOOL)))
         engine.wait_step(first, "it", "waiting")
@@ -220,7 +208,7 @@ class TestLoading:
     def test_a_deletion_in_between_is_reported(self, start: Start, server: Provider) -> None:
         """The step that had loaded what was deleted fails, and says what to do."""
         engine = start(models=catalog(server))
-        say(engine, ("one", "1"))
+        said_before(engine.database, CHAT, ("one", "1"))
         server.decide = ask_first
         task = engine.submit(graph(talk("ask first", config=TOOL)))
         engine.wait_step(task, "it", "waiting")
@@ -234,7 +222,11 @@ class TestLoading:
     def test_older_entries_are_summed_up_on_record(self, talking: Engine, server: Provider) -> None:
         """Beyond the bound the model sums up; the summary is an entry, and the rows stay."""
         long = "x" * 300
-        say(talking, *[(f"{number} {long}", f"answer {number}") for number in range(6)])
+        said_before(
+            talking.database,
+            CHAT,
+            *[(f"{number} {long}", f"answer {number}") for number in range(6)],
+        )
         done = talking.run(graph(talk("and now?", config={"conversation_tokens": 300})))
         assert done["status"] == "succeeded"
         summary, request = server.requests[-2:]
@@ -258,7 +250,7 @@ class TestLoading:
 
     def test_a_summary_counts_for_the_budget(self, talking: Engine, server: Provider) -> None:
         """It is a call of the model like any other: with a budget, and on record."""
-        say(talking, *[("y" * 400, "z" * 400) for _ in range(4)])
+        said_before(talking.database, CHAT, *[("y" * 400, "z" * 400) for _ in range(4)])
         step = talk("and?", config={"conversation_tokens": 200, "max_tokens": 10})
         task = talking.submit(graph(step, budget={"tokens": 20}))
         paused = talking.wait(task, "paused")
@@ -368,7 +360,7 @@ def hand_reader(hand: Hand) -> Callable[[str], str | None]:
 
 def test_a_load_is_recorded_by_its_number_alone(talking: Engine) -> None:
     """The load is one small record: the number of the newest entry, and how many were loaded."""
-    say(talking, ("one", "1"))
+    said_before(talking.database, CHAT, ("one", "1"))
     task = talking.run(graph(talk("two")))["id"]
     ((response,),) = talking.rows(
         "SELECT response FROM tool_calls WHERE task_id = :id AND action = 'conversation#1'",
