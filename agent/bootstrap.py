@@ -169,6 +169,7 @@ def hide_secrets(settings: Settings) -> None:
 
 def build_worker(settings: Settings, database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
+    from agent.channels.messages.messenger import ChannelMessenger
     from agent.models.registry import registry_of
     from agent.tasks.worker.worker import Worker
     from agent.tool_services.engine_control import EngineControl
@@ -188,6 +189,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
     )
     worker.services.memory = ToolMemory(Memories(database, clock))
     worker.services.engine = EngineControl(database, clock, settings.engine.steps_per_task)
+    worker.services.messenger = ChannelMessenger(settings, database)
     return worker
 
 
@@ -204,6 +206,7 @@ def limits_of(settings: Settings) -> "Limits":
         max_redirects=settings.http.max_redirects,
         allow_private=tuple(settings.http.allow_private),
         kill_grace_seconds=settings.shell.kill_grace_seconds,
+        attach_from=settings.attach_from,
         inherit=tuple(settings.shell.inherit),
         send_window_seconds=settings.steps.send_window_seconds,
         call_seconds=settings.steps.call_seconds,

@@ -6,27 +6,26 @@ messages count. An envelope is acknowledged once it is handled; Slack sends an u
 again, and its message is handled once.
 """
 
-import asyncio
 import json
 from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError, SlackClientError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from agent.channels.channel import ReceiveError, run_to_end
 from agent.channels.chat import message_texts
-from agent.channels.chat.chat import Chat, ChatError
+from agent.channels.chat.chat import Chat
+from agent.channels.chat.chat_error import ChatError
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.commands import COMMANDS
 from agent.channels.poll_pacer import PollPacer
+from agent.channels.slack_api import SlackApi
+from agent.core.escape import slack_escaped
 from agent.store.db.database import Database, StoreError
 
 log = structlog.get_logger(__name__)
 
-_CALL_SECONDS: Final = 15
 _SILENCE_SECONDS: Final = 60.0
 """A connection that is silent for this long is broken; Slack pings more often."""
 _SHORTEST_CONNECTION_SECONDS: Final = 10.0
@@ -34,28 +33,6 @@ _SHORTEST_CONNECTION_SECONDS: Final = 10.0
 _MAX_TEXT: Final = 11_000
 _MAX_IN_SECTION: Final = 2900
 _MAX_LABEL: Final = 75
-_GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
-_PERMANENT: Final = frozenset(
-    {
-        *_GONE,
-        "account_inactive",
-        "cannot_dm_bot",
-        "channel_not_found",
-        "invalid_blocks",
-        "is_archived",
-        "messages_tab_disabled",
-        "msg_too_long",
-        "restricted_action",
-        "user_disabled",
-        "user_not_found",
-        "user_not_visible",
-    }
-)
-"""Errors that a retry cannot fix. A wrong token is not among them: the owner can replace it."""
-
-
-class RedirectError(aiohttp.ClientError):
-    """The server answered with a redirect."""
 
 
 class Slack(Chat):
@@ -73,19 +50,8 @@ class Slack(Chat):
         app_token: str,
     ) -> None:
         super().__init__(database, handler)
-        self._secrets = (bot_token, app_token)
         self._app_token = app_token
-        self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(_CALL_SECONDS), trace_configs=[_no_redirects()]
-        )
-        self._web = AsyncWebClient(
-            bot_token,
-            base_url=f"{api_url.rstrip('/')}/",
-            timeout=_CALL_SECONDS,
-            session=self._session,
-            # The delivery loop retries.
-            retry_handlers=[],
-        )
+        self._api = SlackApi(api_url, bot_token, app_token)
         self._team: str | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._pacer = PollPacer(_SHORTEST_CONNECTION_SECONDS)
@@ -94,10 +60,10 @@ class Slack(Chat):
 
     async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
         """Post a direct message; its reference is `CONVERSATION:TIMESTAMP`."""
-        message = await self._call(
+        message = await self._api.call(
             "chat.postMessage",
             channel=recipient,
-            text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
+            text=slack_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
             blocks=_blocks(text, labelled),
             unfurl_links=False,
             unfurl_media=False,
@@ -107,11 +73,11 @@ class Slack(Chat):
     async def edit(self, recipient: str, reference: str, text: str) -> None:
         """Replace a message's text and remove its buttons."""
         conversation_id, _, timestamp = reference.partition(":")
-        await self._call(
+        await self._api.call(
             "chat.update",
             channel=conversation_id,
             ts=timestamp,
-            text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
+            text=slack_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
             blocks=_blocks(text, []),
         )
 
@@ -144,13 +110,13 @@ class Slack(Chat):
     async def close(self) -> None:
         """Close the connections."""
         await self._disconnect()
-        await self._session.close()
+        await self._api.close()
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
         if self._team is None:
-            self._team = str((await self._call("auth.test"))["team_id"])
-        opened = await self._call("apps.connections.open", token=self._app_token)
-        return await self._session.ws_connect(
+            self._team = str((await self._api.call("auth.test"))["team_id"])
+        opened = await self._api.call("apps.connections.open", token=self._app_token)
+        return await self._api.session.ws_connect(
             str(opened["url"]),
             heartbeat=_SILENCE_SECONDS / 4,
             timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
@@ -197,7 +163,7 @@ class Slack(Chat):
     async def _acknowledge(self, envelope_id: str, reply: str | None) -> None:
         document: dict[str, Any] = {"envelope_id": envelope_id}
         if reply is not None:
-            document["payload"] = {"text": _escaped(reply)}
+            document["payload"] = {"text": slack_escaped(reply)}
         if self._socket is not None:
             # Slack sends an unacknowledged envelope again, over a new connection.
             with suppress(aiohttp.ClientError, ConnectionError):
@@ -236,11 +202,11 @@ class Slack(Chat):
             text = await self.press_button(principal, str(action.get("value") or ""))
             conversation_id = (payload.get("channel") or {}).get("id")
             if conversation_id:
-                await self._call(
+                await self._api.call(
                     "chat.postEphemeral",
                     channel=conversation_id,
                     user=identity,
-                    text=_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
+                    text=slack_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
                 )
 
     async def _handle_slash_command(self, payload: dict[str, Any], envelope_id: str) -> str:
@@ -265,52 +231,6 @@ class Slack(Chat):
             (payload.get("user") or {}).get("team_id") if "user" in payload else None,
         }
         return teams - {None} == {self._team}
-
-    async def _call(self, method: str, **arguments: Any) -> Any:
-        try:
-            async with asyncio.timeout(_CALL_SECONDS):
-                return (await self._web.api_call(method, **_request(arguments))).data
-        except SlackApiError as error:
-            raise self._problem(error) from None
-        except RedirectError:
-            raise ChatError(
-                "Slack answered with a redirect, which is not followed: check api_url in"
-                " [channels.slack]"
-            ) from None
-        except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ChatError(f"Slack cannot be reached ({type(error).__name__})") from None
-
-    def _problem(self, error: SlackApiError) -> ChatError:
-        answer: Any = error.response
-        data = answer.data if isinstance(answer.data, dict) else {}
-        code = str(data.get("error") or f"answered {answer.status_code}")
-        for secret in self._secrets:
-            code = code.replace(secret, "…")
-        after = answer.headers.get("Retry-After") or answer.headers.get("retry-after")
-        return ChatError(
-            f"Slack: {code[:500]}",
-            retry_after_seconds=float(after) if after and str(after).isdecimal() else None,
-            is_permanent=code in _PERMANENT,
-            is_message_gone=code in _GONE,
-        )
-
-
-def _no_redirects() -> aiohttp.TraceConfig:
-    """Refuse redirects: another host must not get tokens, or the texts of questions."""
-
-    async def refuse(_session: object, _context: object, params: Any) -> None:
-        params.response.close()
-        raise RedirectError
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_redirect.append(refuse)
-    return trace
-
-
-def _request(arguments: dict[str, Any]) -> dict[str, Any]:
-    token = arguments.pop("token", None)
-    headers = {} if token is None else {"headers": {"Authorization": f"Bearer {token}"}}
-    return {"json": arguments, **headers}
 
 
 def _blocks(text: str, labelled: list[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -339,10 +259,6 @@ def _command(text: str) -> str:
     """Return a command with its slash: Slack does not deliver messages that begin with one."""
     first = text.split(None, 1)[0].lower() if text.strip() else ""
     return f"/{text}" if first in COMMANDS else text
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _plain(text: str) -> str:

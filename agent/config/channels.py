@@ -1,8 +1,21 @@
 """The sections of the configuration about channels: where people get notifications and questions."""
 
+from typing import Annotated
+
 from pydantic import Field, field_validator, model_validator
 
 from agent.config.models import REFERENCE, Section
+
+Address = Annotated[
+    str,
+    Field(
+        pattern=r"^(telegram:(-?[0-9]+|@\w+)|slack:[A-Z][A-Z0-9]+|terminal:[^\s:]+"
+        r"|apprise:(env:[A-Z_][A-Z0-9_]*|file:\S.*))$"
+    ),
+]
+"""A recipient of messages."""
+
+Directory = Annotated[str, Field(min_length=1, pattern=r"^[^\"']+$")]
 
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events about the store of large values."""
@@ -127,6 +140,22 @@ class WebhookSettings(Section):
                 "url needs secret: the receiver could not verify an unsigned notification"
             )
         return self
+
+
+class NotifySettings(Section):
+    """Messages that steps send to people (`message`)."""
+
+    operator: list[Address] = Field(
+        default_factory=list,
+        description='Whom `to: operator` reaches, as in ["telegram:1234", "slack:U0123ABCD",'
+        ' "apprise:env:ALERTS"]; one of them is enough. Empty: every paired account with the scope'
+        " operate.",
+    )
+    attach_from: list[Directory] = Field(
+        default_factory=list,
+        description="Directories whose files a message may carry; relative to this file. Empty: no"
+        " files, only values of the task.",
+    )
 
 
 class ChannelSettings(Section):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from agent.config.channels import ChannelSettings
+from agent.config.channels import ChannelSettings, NotifySettings
 from agent.config.models import (
     ArtifactSettings,
     BudgetSettings,
@@ -313,6 +313,7 @@ class Settings(Section):
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     channels: ChannelSettings = Field(default_factory=ChannelSettings)
+    notify: NotifySettings = Field(default_factory=NotifySettings)
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     prune: PruneSettings = Field(default_factory=PruneSettings)
     workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
@@ -343,6 +344,12 @@ class Settings(Section):
         """Where large values are kept; paths are relative to the configuration's directory."""
         url = self.artifacts.url
         return url if not url or "://" in url else str((self.base / url).absolute())
+
+    @property
+    def attach_from(self) -> tuple[str, ...]:
+        """The directories whose files a message may carry."""
+        base = self.base.absolute()
+        return tuple(str(base / Path(each).expanduser()) for each in self.notify.attach_from)
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:

@@ -72,6 +72,11 @@ def harmless_json(value: Any, indent: int | None = None) -> str:
     return _translated(json.dumps(value, ensure_ascii=False, indent=indent), _json_escape)
 
 
+def slack_escaped(text: str) -> str:
+    """Return a text for a field in which Slack reads markup: nothing in it is read as such."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 @lru_cache(maxsize=4096)
 def is_hidden(char: str) -> bool:
     """Whether a character is shown as an escape."""

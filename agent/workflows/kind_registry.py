@@ -34,6 +34,8 @@ class KindSpec:
     """Verbatim keys that hold an expression, each with the names that are known only there."""
     example: str | None = None
     """How it is written, for the message about a kind without a mapping of keys."""
+    retry: Mapping[str, float] = field(default_factory=dict)
+    """The keys of `retry` whose defaults differ for this kind."""
 
 
 _specs: dict[str, KindSpec] = {}

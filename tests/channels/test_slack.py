@@ -92,6 +92,7 @@ def test_a_missing_library_is_named(
 ) -> None:
     """The error names the libraries to install."""
     monkeypatch.delitem(sys.modules, "agent.channels.slack", raising=False)
+    monkeypatch.delitem(sys.modules, "agent.channels.slack_api", raising=False)
     monkeypatch.setitem(sys.modules, "slack_sdk", None)
     monkeypatch.setitem(sys.modules, "slack_sdk.errors", None)
     settings = Settings(base=tmp_path)

@@ -73,7 +73,8 @@ def test_a_list_in_the_environment_is_plain_or_json(
     tmp_path: Path, variable: str, section: str, key: str
 ) -> None:
     """Both ways mean the same; JSON that is broken or holds something else is refused."""
-    names = ["task.failed", "task.succeeded"] if key == "events" else ["one.example", "10.0.0.1"]
+    own = {"events": ["task.failed", "task.succeeded"], "operator": ["telegram:1", "slack:U1"]}
+    names = own.get(key, ["one.example", "10.0.0.1"])
     read = []
     for text in (", ".join(names), json.dumps(names), f" {json.dumps(names)} "):
         found: Any = load(_file(tmp_path, ""), {variable: text})

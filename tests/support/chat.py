@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.channels.chat import pairing
+from agent.channels.messages.messenger import ChannelMessenger
 from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
 from agent.store.channels.pairings import Pairing
@@ -30,6 +31,7 @@ class Chat:
         self.settings = Settings(base=base, channels=peer.settings())
         self._begin = begin
         self.channels = begin(self.settings)
+        engine.worker.services.messenger = ChannelMessenger(self.settings, engine.database)
 
     def restart(self) -> None:
         """Stop the channels and start new ones, as another process would."""

@@ -17,6 +17,18 @@ class Shown:
     text: str
     buttons: dict[str, str] = field(default_factory=dict)
     """The tokens by their labels."""
+    thread: str | None = None
+    """The thread or topic that it is in."""
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file as a person gets it."""
+
+    recipient: str
+    name: str
+    content: bytes
+    thread: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class Peer(Protocol):
     name: str
     messages: list[Shown]
     """All messages to all accounts, the oldest first."""
+    files: list[SharedFile]
+    """All files to all accounts, the oldest first."""
     toasts: list[str]
     """The immediate replies to pressed buttons."""
 

@@ -11,12 +11,17 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from agent.config.channels import ChannelSettings, SlackSettings
-from tests.support.chat_server import Failure, Shown
+from tests.support.chat_server import Failure, SharedFile, Shown
 
 BOT_TOKEN = "xoxb-of-the-tests"
 APP_TOKEN = "xapp-of-the-tests"
 TEAM = "T0001"
-_KINDS = {"send": "chat.postMessage", "edit": "chat.update", "receive": "apps.connections.open"}
+_KINDS = {
+    "send": "chat.postMessage",
+    "upload": "files.completeUploadExternal",
+    "edit": "chat.update",
+    "receive": "apps.connections.open",
+}
 
 
 class SlackServer:
@@ -26,6 +31,10 @@ class SlackServer:
 
     def __init__(self, directory: Path) -> None:
         self.messages: list[Shown] = []
+        self.files: list[SharedFile] = []
+        self.posted: list[dict[str, Any]] = []
+        """What was posted, as it came."""
+        self._uploads: dict[str, tuple[str, bytes]] = {}
         self.toasts: list[str] = []
         self.replies: list[dict[str, Any]] = []
         """What acknowledgements carried."""
@@ -127,6 +136,7 @@ class SlackServer:
         application = web.Application()
         application.router.add_post("/api/{method}", self._answer)
         application.router.add_get("/socket", self._connect)
+        application.router.add_post("/upload/{file_id}", self._take_upload)
         return application
 
     async def _start(self) -> int:
@@ -168,7 +178,11 @@ class SlackServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
-        given = await request.json() if request.can_read_body else {}
+        given: dict[str, Any] = {}
+        if request.content_type == "application/json":
+            given = await request.json()
+        elif request.can_read_body:
+            given = dict(await request.post())
         if self._is_away:
             assert request.transport is not None
             request.transport.close()
@@ -186,6 +200,9 @@ class SlackServer:
             "chat.postMessage": self._post,
             "chat.update": self._update,
             "chat.postEphemeral": self._toast,
+            "conversations.open": lambda given: {"channel": {"id": f"D{given['users']}"}},
+            "files.getUploadURLExternal": self._begin_upload,
+            "files.completeUploadExternal": self._share,
         }
         return _well({"ok": True} | answers[method](given))
 
@@ -201,10 +218,30 @@ class SlackServer:
         return web.json_response(document, status=failure.status, headers=headers)
 
     def _post(self, given: dict[str, Any]) -> dict[str, Any]:
-        recipient, stamp = given["channel"], self._stamp()
-        shown = Shown(recipient, f"D{recipient}:{stamp}", *_content(given))
+        self.posted.append(given)
+        recipient, stamp = given["channel"].removeprefix("D"), self._stamp()
+        text, buttons = _content(given)
+        shown = Shown(recipient, f"D{recipient}:{stamp}", text, buttons, given.get("thread_ts"))
         self.messages.append(shown)
         return {"channel": f"D{recipient}", "ts": stamp}
+
+    def _begin_upload(self, given: dict[str, Any]) -> dict[str, Any]:
+        file_id = f"F{self._stamp()}"
+        self._uploads[file_id] = (given["filename"], b"")
+        return {"file_id": file_id, "upload_url": f"http://127.0.0.1:{self.port}/upload/{file_id}"}
+
+    async def _take_upload(self, request: web.Request) -> web.Response:
+        file_id = request.match_info["file_id"]
+        self._uploads[file_id] = (self._uploads[file_id][0], await request.read())
+        return web.Response(text="OK")
+
+    def _share(self, given: dict[str, Any]) -> dict[str, Any]:
+        recipient = given["channel_id"].removeprefix("D")
+        assert given["channel_id"].startswith("D"), "files are shared with conversations"
+        for file in given["files"]:
+            name, content = self._uploads.pop(file["id"])
+            self.files.append(SharedFile(recipient, name, content, given.get("thread_ts")))
+        return {"files": given["files"]}
 
     def _update(self, given: dict[str, Any]) -> dict[str, Any]:
         reference = f"{given['channel']}:{given['ts']}"
@@ -223,12 +260,37 @@ def _well(document: dict[str, Any]) -> web.Response:
     return web.json_response(document)
 
 
+def _rich_text(block: dict[str, Any]) -> str:
+    """Return what a block of rich text shows, held against Slack's rules."""
+    kinds = {"rich_text_section", "rich_text_preformatted", "rich_text_quote"}
+    text = ""
+    assert block["elements"]
+    for element in block["elements"]:
+        assert element["type"] in kinds, element
+        assert element["elements"]
+        for inner in element["elements"]:
+            assert inner["type"] in ("text", "link"), (
+                "nothing else is shown, least of all a mention"
+            )
+            assert inner["text"]
+            text += inner["text"]
+        text += "" if element["type"] == "rich_text_section" else "\n"
+    return text
+
+
 def _content(given: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return what a message's blocks show, held against Slack's limits."""
     assert given["text"]
     text, buttons = "", {}
-    assert len(given["blocks"]) <= 50
-    for block in given["blocks"]:
+    blocks = given.get("blocks")
+    if blocks is None:
+        plain = given["text"].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        return plain, {}
+    assert 0 < len(blocks) <= 50
+    for block in blocks:
+        if block["type"] == "rich_text":
+            text += _rich_text(block)
+            continue
         if block["type"] == "section":
             assert 0 < len(block["text"]["text"]) <= 3000
             assert block["text"]["type"] == "plain_text"

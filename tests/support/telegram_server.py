@@ -5,16 +5,20 @@ import re
 import threading
 import time
 from collections import defaultdict
+from email.parser import BytesParser
+from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from agent.config.channels import ChannelSettings, TelegramSettings
-from tests.support.chat_server import Failure, Shown
+from tests.support.bot_html import visible_text
+from tests.support.chat_server import Failure, SharedFile, Shown
 
 TOKEN = "4711:AA-the-bot-of-the-tests"
 _KINDS = {
     "send": ("sendMessage",),
+    "upload": ("sendDocument", "sendPhoto"),
     "edit": ("editMessageText", "editMessageReplyMarkup"),
     "receive": ("getUpdates",),
 }
@@ -29,6 +33,7 @@ class BotServer:
         self._token_file = directory / "telegram"
         self._token_file.write_text(TOKEN)
         self.messages: list[Shown] = []
+        self.files: list[SharedFile] = []
         self.toasts: list[str] = []
         self.fetched: list[str] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
@@ -131,6 +136,8 @@ class BotServer:
             answers = {
                 "getUpdates": self._updates_since,
                 "sendMessage": self._send,
+                "sendDocument": self._send_file,
+                "sendPhoto": self._send_file,
                 "editMessageText": self._edit,
                 "editMessageReplyMarkup": self._mark_up,
                 "answerCallbackQuery": self._toast,
@@ -152,12 +159,30 @@ class BotServer:
 
     def _send(self, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         text = given["text"]
+        if given.get("parse_mode") == "HTML":
+            try:
+                text = visible_text(text)
+            except ValueError as problem:
+                return _failed(Failure(400, f"Bad Request: can't parse entities: {problem}"))
         if not text or len(text.encode("utf-16-le")) // 2 > 4096:
             return _failed(Failure(400, "Bad Request: message is too long"))
         self._numbers += 1
         self._preview(given)
-        shown = Shown(str(given["chat_id"]), str(self._numbers), text, _buttons(given))
+        topic = given.get("message_thread_id")
+        shown = Shown(
+            str(given["chat_id"]),
+            str(self._numbers),
+            text,
+            _buttons(given),
+            None if topic is None else str(topic),
+        )
         self.messages.append(shown)
+        return _well({"message_id": self._numbers, "chat": {"id": given["chat_id"]}})
+
+    def _send_file(self, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self._numbers += 1
+        name, content = given["file"]
+        self.files.append(SharedFile(str(given["chat_id"]), name, content))
         return _well({"message_id": self._numbers, "chat": {"id": given["chat_id"]}})
 
     def _edit(self, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -199,7 +224,7 @@ class BotServer:
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                given = json.loads(self.rfile.read(length) or b"{}")
+                given = _document(self.headers.get("Content-Type", ""), self.rfile.read(length))
                 prefix, _, method = self.path.rpartition("/")
                 if prefix != f"/bot{TOKEN}":
                     answer: Any = _failed(Failure(401, "Unauthorized"))
@@ -225,6 +250,25 @@ class BotServer:
                 """Say nothing: clients that leave are part of the tests."""
 
         return Server(("127.0.0.1", 0), Handler)
+
+
+def _document(content_type: str, body: bytes) -> dict[str, Any]:
+    """Return what a request holds: JSON, or a form with a file."""
+    if not content_type.startswith("multipart/form-data"):
+        document: dict[str, Any] = json.loads(body or b"{}")
+        return document
+    head = f"Content-Type: {content_type}\r\n\r\n".encode()
+    form = BytesParser(policy=HTTP).parsebytes(head + body)
+    given: dict[str, Any] = {}
+    for part in form.iter_parts():
+        name = str(part.get_param("name", header="content-disposition"))
+        content = part.get_payload(decode=True)
+        assert isinstance(content, bytes)
+        if part.get_filename() is not None:
+            given["file"] = (part.get_filename(), content)
+        else:
+            given[name] = content.decode()
+    return given
 
 
 def _well(result: Any) -> tuple[int, dict[str, Any]]:

@@ -13,6 +13,7 @@ from agent.approvals import approval_documents
 from agent.approvals.permission import Principal, may_answer
 from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
 from agent.channels.chat import buttons, message_texts, pairing, trigger_notices
+from agent.channels.chat.chat_error import ChatError
 from agent.channels.chat.command_handler import CommandHandler, typed_value
 from agent.config.channels import NOTIFIED_EVENTS
 from agent.core.escape import harmless
@@ -24,33 +25,6 @@ from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 
 log = structlog.get_logger(__name__)
-
-
-class ChatError(Exception):
-    """A request to the chat's service failed; the message holds no secret."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after_seconds: float | None = None,
-        is_permanent: bool = False,
-        is_message_gone: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.retry_after_seconds = retry_after_seconds
-        self.is_permanent = is_permanent
-        """A retry would not help: the recipient blocked the agent, or the chat is gone."""
-        self.is_message_gone = is_message_gone
-        """The message to edit has this text already, or was deleted."""
-
-    def as_delivery_error(self) -> DeliveryError:
-        """Return the same error for the delivery loop."""
-        return DeliveryError(
-            str(self),
-            retry_after_seconds=self.retry_after_seconds,
-            max_attempts=1 if self.is_permanent else None,
-        )
 
 
 class Chat(ABC):

@@ -13,7 +13,8 @@ import structlog
 
 from agent.channels.channel import ReceiveError, run_to_end
 from agent.channels.chat import message_texts
-from agent.channels.chat.chat import Chat, ChatError
+from agent.channels.chat.chat import Chat
+from agent.channels.chat.chat_error import ChatError
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.poll_pacer import PollPacer
 from agent.channels.telegram.telegram_api import BotApi

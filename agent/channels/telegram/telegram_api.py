@@ -5,22 +5,29 @@ from typing import Any, Final
 
 import httpx
 
-from agent.channels.chat.chat import ChatError
+from agent.channels.chat.chat_error import ChatError
 
 _CALL_SECONDS: Final = 15.0
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _GONE: Final = ("message is not modified", "message to edit not found", "message can't be edited")
 
 
 class BotApi:
     """Requests of one bot."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, reuses: bool = True) -> None:
+        """Take the address and the token.
+
+        Without `reuses`, each request has a connection of its own: a server that closes a reused one
+        at the wrong moment would leave a message unknown without need.
+        """
         self._token = token
         self._client = httpx.AsyncClient(
             # The token is part of the URL: never follow redirects with it, never log it.
             base_url=f"{url.rstrip('/')}/bot{token}/",
             timeout=httpx.Timeout(_CALL_SECONDS),
             follow_redirects=False,
+            limits=httpx.Limits(max_keepalive_connections=None if reuses else 0),
         )
 
     @property
@@ -30,14 +37,24 @@ class BotApi:
 
     async def call(self, method: str, *, wait_seconds: float = 0.0, **parameters: Any) -> Any:
         """Call a method and return its result; raise `ChatError`."""
+        return await self._post(method, _CALL_SECONDS + wait_seconds, json=parameters)
+
+    async def upload(
+        self, method: str, field: str, file: tuple[str, bytes], seconds: float, **parameters: Any
+    ) -> Any:
+        """Call a method with a file, by its name and its content."""
+        return await self._post(method, seconds, data=parameters, files={field: file})
+
+    async def _post(self, method: str, seconds: float, **content: Any) -> Any:
         try:
-            async with asyncio.timeout(_CALL_SECONDS + wait_seconds):
-                answer = await self._client.post(
-                    method, json=parameters, timeout=_CALL_SECONDS + wait_seconds
-                )
+            async with asyncio.timeout(seconds):
+                answer = await self._client.post(method, timeout=seconds, **content)
         except (httpx.HTTPError, TimeoutError) as error:
             # The text may hold the URL, and so the token.
-            raise ChatError(f"Telegram cannot be reached ({type(error).__name__})") from None
+            raise ChatError(
+                f"Telegram cannot be reached ({type(error).__name__})",
+                may_have_happened=not isinstance(error, _NOT_SENT),
+            ) from None
         try:
             document = answer.json()
             if answer.status_code == httpx.codes.OK and document["ok"] is True:
@@ -52,6 +69,8 @@ class BotApi:
             retry_after_seconds=float(after) if isinstance(after, int | float) else None,
             is_permanent=status in (400, 403),
             is_message_gone=status == 400 and any(phrase in description for phrase in _GONE),
+            is_malformed=status == 400 and "can't parse entities" in description,
+            may_have_happened=status >= 500,
         )
 
     async def close(self) -> None:

@@ -28,9 +28,10 @@ _MAX_WATCHED_BYTES: Final = 1_048_576
 
 ValuePath = tuple[str | int, ...]
 
-# A header is often a word and a secret: `Bearer env:TOKEN`. `file://…` is a URL, not a reference.
+# A header is often a word and a secret: `Bearer env:TOKEN`. A recipient is `apprise:env:NAME`.
+# `file://…` is a URL, not a reference.
 _reference = re.compile(
-    r"^(?:(?P<word>(?i:Bearer|Basic|Token|ApiKey)) )?"
+    r"^(?:(?P<word>(?i:Bearer|Basic|Token|ApiKey)) |apprise:)?"
     r"(?:env:(?P<env>[A-Z_][A-Z0-9_]*)|file:(?P<file>(?!//)\S.*))$"
 )
 

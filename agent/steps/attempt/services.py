@@ -10,6 +10,7 @@ from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
 from agent.steps.types.conversation import Conversations
+from agent.steps.types.messages import Messenger
 from agent.steps.types.outcome import Json
 
 
@@ -32,6 +33,8 @@ class Limits:
     """Private addresses, networks and host names that `http` may reach."""
     kill_grace_seconds: float = 5.0
     """Between SIGTERM and SIGKILL to a process group."""
+    attach_from: tuple[str, ...] = ()
+    """The directories whose files a message may carry."""
     inherit: tuple[str, ...] = ()
     """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
@@ -142,6 +145,8 @@ class Services:
     """For the tool `memory` of agents."""
     engine: EngineService | None = None
     """For the tool `engine` of agents."""
+    messenger: Messenger | None = None
+    """Sends the messages of `message` steps."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""
@@ -151,3 +156,5 @@ class Services:
         while self.resources:
             _, resource = self.resources.popitem()
             await resource.aclose()
+        if self.messenger is not None:
+            await self.messenger.aclose()

@@ -20,6 +20,7 @@ from agent.steps.spec.configs import (
     WaitConfig,
     WorkflowConfig,
 )
+from agent.steps.spec.message_config import MessageConfig
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
 from agent.workflows.graph import OnUnknown
 from agent.workflows.kind_registry import KindSpec, register
@@ -53,6 +54,8 @@ class Kind:
     """Keys under which `env:NAME` and `file:PATH` name secrets."""
     acts: bool = True
     """False when its attempts only wait or ask: a lost attempt has no effect."""
+    retry: dict[str, float] = field(default_factory=dict)
+    """The keys of `retry` whose defaults differ for this kind."""
     runs_code: bool = False
     """Whether an attempt runs the user's code, which may never end: `attempt_seconds` limits it. The
     calls of other kinds have timeouts of their own."""
@@ -96,6 +99,7 @@ def add(kind: Kind) -> None:
             verbatim=kind.verbatim,
             expressions=kind.expressions,
             example=kind.example,
+            retry=kind.retry,
         )
     )
 
@@ -196,5 +200,19 @@ add(
         short_key="message",
         verbatim=frozenset({("schema",)}),
         acts=False,
+    )
+)
+add(
+    Kind(
+        "message",
+        MessageConfig,
+        "agent.steps.kinds.message",
+        "sends a message to a person",
+        short_key="text",
+        # Twice is better than not at all.
+        on_unknown="retry",
+        secret_keys=frozenset({"to"}),
+        # `deliver_within` bounds them in time.
+        retry={"max_attempts": 100, "delay": 5.0},
     )
 )

@@ -64,7 +64,7 @@ class StepCompiler:
         condition = self._condition(written, keys, path)
         run_on = self._run_on(keys, path)
         self._check_schema(keys, path)
-        retry = self._retry(keys, path)
+        retry = self._retry(keys, path, choice.kind)
         has_items = "foreach" in written or "parallel" in written
         named = self._check_templates(name, choice.kind, choice.config, has_items)
         named += self._check_templates(name, "approval", choice.gate or {}, has_items)
@@ -143,9 +143,10 @@ class StepCompiler:
                 self._source.problem((*path, "output", *schema_path), message, at_value=True)
             )
 
-    def _retry(self, keys: StepKeys, path: Path) -> RetryPolicy:
-        """Merge the step's `retry` over that of the workflow's defaults."""
-        written: dict[str, Any] = {}
+    def _retry(self, keys: StepKeys, path: Path, kind: str | None) -> RetryPolicy:
+        """Merge the step's `retry` over that of the workflow's defaults, and both over its kind's."""
+        spec = self._kinds.get(kind or "")
+        written: dict[str, Any] = {} if spec is None else dict(spec.retry)
         for retry in (self._defaults.retry, keys.retry):
             if retry is not None:
                 written |= retry.model_dump(include=retry.model_fields_set)

@@ -1,8 +1,4 @@
-"""Files below one directory, as tools: no path and no symbolic link leads out of it.
-
-Paths are walked one name at a time from the directory's own descriptor without following links, so
-that a concurrent change of the tree cannot lead elsewhere either.
-"""
+"""Files below one directory, as tools: no path and no symbolic link leads out of it (`confined_files`)."""
 
 import asyncio
 import os
@@ -12,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from agent.core import confined_files
+from agent.core.confined_files import OutsideError, opened, opened_below, read_bytes, reason_of
 from agent.core.ids import new_id
 from agent.steps.agent.tool import (
     AgentTool,
@@ -68,7 +66,7 @@ def _start(config: FilesTool, function: FileFunction) -> StartRun:
         root = _root(config.directory, context.attempt_input.task.source_path)
 
         def act() -> Json:
-            with _errors(arguments["path"]), _opened(root) as top:
+            with _errors(arguments["path"]), opened(root) as top:
                 return function(top, parts, arguments)
 
         return CoroutineRun(lambda _: asyncio.to_thread(act))
@@ -78,12 +76,10 @@ def _start(config: FilesTool, function: FileFunction) -> StartRun:
 
 def parts_of(path: str) -> list[str]:
     """Return the names of a path; refuse one that could lead out of its directory."""
-    if path.startswith("/") or "\0" in path or "\\" in path:
-        raise ToolRefusedError(f"{path!r} is not a path below the directory")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise ToolRefusedError(f"{path!r} leads out of the directory: no .. is allowed")
-    return parts
+    try:
+        return confined_files.parts_of(path)
+    except OutsideError as problem:
+        raise ToolRefusedError(str(problem)) from None
 
 
 def _root(directory: str, source_path: str | None) -> Path:
@@ -98,52 +94,15 @@ def _errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        if isinstance(problem, NotADirectoryError) or problem.errno == 40:
-            reason = "it is not a directory, or a symbolic link, which is not followed"
-        raise _failure(path, reason) from None
+        raise _failure(path, reason_of(problem)) from None
 
 
-@contextmanager
-def _opened(path: str | Path, flags: int = os.O_DIRECTORY, at: int | None = None) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=at)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _parent(top: int, parts: list[str], *, makes_directories: bool = False) -> Iterator[int]:
-    """Open the directory that holds the last name of a path."""
-    if not parts:
-        yield top
-        return
-    if makes_directories:
-        with suppress(FileExistsError):
-            os.mkdir(parts[0], dir_fd=top)
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW
-    with (
-        _opened(parts[0], flags, top) as inner,
-        _parent(inner, parts[1:], makes_directories=makes_directories) as last,
-    ):
-        yield last
-
-
-def _read(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
-    if not parts:
-        raise _failure(".", "it is a directory")
-    with _parent(top, parts[:-1]) as parent, _opened(parts[-1], os.O_NOFOLLOW, parent) as file:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise _failure(arguments["path"], "it is not a regular file")
-        if status.st_size > _MAX_BYTES:
-            raise _failure(arguments["path"], f"it is larger than {_MAX_BYTES} bytes")
-        return os.read(file, _MAX_BYTES).decode("utf-8", "replace")
+def _read(top: int, parts: list[str], _arguments: dict[str, Json]) -> Json:
+    return read_bytes(top, parts, _MAX_BYTES).decode("utf-8", "replace")
 
 
 def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
-    with _parent(top, parts) as directory, os.scandir(directory) as entries:
+    with opened_below(top, parts) as directory, os.scandir(directory) as entries:
         names = sorted(
             f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
             for entry in entries
@@ -160,7 +119,7 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
         raise _failure(".", "it is a directory")
     if len(content) > _MAX_BYTES:
         raise _failure(arguments["path"], f"the text is larger than {_MAX_BYTES} bytes")
-    with _parent(top, parts[:-1], makes_directories=True) as parent:
+    with opened_below(top, parts[:-1], makes_directories=True) as parent:
         with suppress(FileNotFoundError):
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode):
