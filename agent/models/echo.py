@@ -11,7 +11,8 @@ course in every attempt. An entry may also be `{"stop_reason": "refusal"}` or `{
 
 A block in the system prompt scripts a conversation: an object of patterns, each with its list of
 answers. The first pattern that occurs in the person's last message decides. In the answers, `{1}` is
-what a group of the pattern matched, `{text}` the message, and `{tool}` what the last tool answered.
+what a group of the pattern matched, `{text}` the message, and `{tool}` what the last tool answered;
+`{tool:name,status}` is these members of each object in that answer, a line for each.
 
 Without a block it returns the message, or, for a request for JSON, an example value of the schema.
 """
@@ -28,7 +29,7 @@ from agent.models.registry import Model
 LABEL: Final = "[echo]"
 _BYTES_PER_TOKEN: Final = 4
 _MARKS: Final = re.compile(r"\A<untrusted>\n|\n</untrusted>\Z")
-_PLACE: Final = re.compile(r"\{(\w+)\}")
+_PLACE: Final = re.compile(r"\{(\w+)(?::([\w,]+))?\}")
 _SCRIPT: Final = re.compile(r"```echo[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
@@ -128,7 +129,28 @@ def _filled(value: Any, found: re.Match[str], messages: tuple[Message, ...]) -> 
     tool = _MARKS.sub("", answers[-1]) if answers else ""
     words = {"text": found.string, "tool": tool}
     words |= {str(number): group or "" for number, group in enumerate(found.groups(), 1)}
-    return _PLACE.sub(lambda place: words.get(place[1], place[0]), value)
+
+    def fill(place: re.Match[str]) -> str:
+        name, members = place.groups()
+        if name == "tool" and members:
+            return _table(tool, members.split(","))
+        return words.get(name, place[0])
+
+    return _PLACE.sub(fill, value)
+
+
+def _table(text: str, members: list[str]) -> str:
+    """Return members of the objects in a tool's answer, a line for each object."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(answer, dict):
+        lists = [value for value in answer.values() if isinstance(value, list)]
+        answer = lists[0] if lists else [answer]
+    rows = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
+    lines = [", ".join(str(row[name]) for name in members if row.get(name)) for row in rows]
+    return "\n".join(f"- {line}" for line in lines) or "(nothing)"
 
 
 def _example(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:

@@ -54,7 +54,9 @@ class Chat(ABC):
         """Return how many characters a message made of this text may have."""
 
     async def send(self, recipient: str, text: str) -> None:
-        """Send a text without buttons."""
+        """Send a text without buttons; an empty one is not sent."""
+        if not text:
+            return
         text = harmless(text)
         await self.post(recipient, message_texts.cut(text, self.max_length(text)), [])
 

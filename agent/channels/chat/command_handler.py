@@ -13,8 +13,10 @@ from agent.channels.chat.commands import Command, CommandError
 from agent.channels.chat.trigger_commands import ChatTriggers
 from agent.core import audit
 from agent.core.chat_origin import ChatOrigin
+from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
+from agent.steps.spec.message_config import ORIGIN
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
@@ -95,6 +97,8 @@ class CommandHandler:
         self, principal: Principal, text: str, key: str | None = None, thread: str | None = None
     ) -> str:
         """Run a command if the caller may, and return the reply; other text starts its workflow.
+
+        The reply is empty where that workflow answers by itself.
 
         `key` identifies the message: a message that arrives twice creates one task. `thread` is the
         thread that it was written in. Raises only when the database cannot be used.
@@ -185,7 +189,11 @@ class CommandHandler:
                 f"several workflows take free text ({', '.join(names)}), and one at most may:"
                 " remove `on: chat: {text: true}` from the others"
             )
-        return self._start(principal, names[0], {}, sent, text=text.strip())
+        started = self._start(principal, names[0], {}, sent, text=text.strip())
+        with self._database.connect("reader") as connection:
+            workflow = recorded_workflow(connection, names[0])
+        # A workflow that answers here itself needs no other reply.
+        return "" if workflow is not None and _answers_origin(workflow.graph) else started
 
     def _chat_workflows(self) -> list[tuple[str, dict[str, Json]]]:
         """Return the workflows that a chat can start, with their `on: chat` keys."""
@@ -217,6 +225,7 @@ class CommandHandler:
                 "kind": "chat",
                 "channel": principal.channel,
                 "by": principal.identity,
+                "at": to_iso(self._database.clock.now()),
                 **context,
             },
             texts=texts,
@@ -297,6 +306,14 @@ class CommandHandler:
 
     def _find_task(self, connection: Connection, command: Command) -> str:
         return task_documents.find_task(connection, str(command.subject))
+
+
+def _answers_origin(graph: Graph) -> bool:
+    """Whether a step of a workflow sends its message to where the task was started."""
+    return any(
+        step.kind == "message" and (not step.config.get("to") or ORIGIN in step.config["to"])
+        for step in graph.steps
+    )
 
 
 def _audited(principal: Principal, command: Command) -> AbstractContextManager[None]:
