@@ -56,6 +56,7 @@ COMMANDS = [
     "answer",
     "defer",
     "chat",
+    "conversations",
     "pair",
     "pairings",
     "budget",
