@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
+from agent.core.chat_origin import ChatOrigin
 from agent.steps.types.outcome import Json
 from agent.store.channels.cursors import LogPosition
 
@@ -76,6 +77,10 @@ class Notification:
     """The data of an event about an artifact store."""
     trigger: dict[str, Json] | None = None
     """The data of an event about a schedule or a watcher."""
+    origin: ChatOrigin | None = None
+    """Where in a chat the task was started."""
+    paired: dict[str, Json] | None = None
+    """The account that was paired, as its channel and identity."""
 
 
 class Channel(Protocol):
@@ -86,6 +91,10 @@ class Channel(Protocol):
     @property
     def events(self) -> Sequence[str]:
         """The types of events to deliver."""
+
+    @property
+    def reports_ends(self) -> bool:
+        """Whether tasks that were started in this channel report their ends there."""
 
     async def deliver(self, notification: Notification) -> None:
         """Deliver to every recipient; raise `DeliveryError` unless all of them have it."""

@@ -174,7 +174,11 @@ class DeliveryLoop:
         connection = self._reader()
         with connection.snapshot():
             events, end = store.events_after(
-                connection, self._position, self._channel.events, _PAGE
+                connection,
+                self._position,
+                self._channel.events,
+                _PAGE,
+                self._channel.name if self._channel.reports_ends else None,
             )
             return [
                 (event.position, notifications.notification_of(connection, event))

@@ -2,9 +2,11 @@
 
 from agent.approvals import approval_documents
 from agent.channels.channel import Notification
-from agent.config.channels import OUTAGES, TRIGGER_NOTICES
+from agent.config.channels import ENDS, OUTAGES, PAIRED, TRIGGER_NOTICES
+from agent.core.chat_origin import ChatOrigin
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
+from agent.store.channels import task_origins
 from agent.store.channels.cursors import Event
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
@@ -31,8 +33,23 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
     outage = data if event.type in OUTAGES else None
     trigger = data if event.type in TRIGGER_NOTICES else None
     return Notification(
-        notification_id, event.type, event.at, event.position, task, approval, outage, trigger
+        notification_id,
+        event.type,
+        event.at,
+        event.position,
+        task,
+        approval,
+        outage,
+        trigger,
+        origin=_origin(connection, event),
+        paired=data if event.type == PAIRED else None,
     )
+
+
+def _origin(connection: Connection, event: Event) -> ChatOrigin | None:
+    if event.task_id is None or event.type not in ENDS:
+        return None
+    return task_origins.origin_of(connection, event.task_id)
 
 
 def open_questions(connection: Connection, limit: int) -> list[Notification]:

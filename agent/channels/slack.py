@@ -58,11 +58,21 @@ class Slack(Chat):
         self._has_received = False
         """Whether this connection has brought an envelope."""
 
-    async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
-        """Post a direct message; its reference is `CONVERSATION:TIMESTAMP`."""
+    async def post(
+        self,
+        recipient: str,
+        text: str,
+        labelled: list[tuple[str, str]],
+        thread: str | None = None,
+    ) -> str:
+        """Post a direct message; its reference is `CONVERSATION:TIMESTAMP`, as that of a thread."""
+        place: dict[str, Any] = {"channel": recipient}
+        if thread is not None:
+            conversation_id, _, timestamp = thread.partition(":")
+            place = {"channel": conversation_id, "thread_ts": timestamp}
         message = await self._api.call(
             "chat.postMessage",
-            channel=recipient,
+            **place,
             text=slack_escaped(message_texts.cut(text, _MAX_IN_SECTION)),
             blocks=_blocks(text, labelled),
             unfurl_links=False,
@@ -190,7 +200,7 @@ class Slack(Chat):
             str(payload.get("event_id") or event["ts"]),
             thread=reply_to,
         )
-        await self.send(principal.identity, reply)
+        await self.send(principal.identity, reply, reply_to)
 
     async def _handle_button(self, payload: dict[str, Any]) -> None:
         """Handle a pressed button; the reply is posted below it."""

@@ -22,6 +22,7 @@ class Webhook:
     """Sends notifications to one URL; answers come through the HTTP API."""
 
     name = NAME
+    reports_ends = False
 
     def __init__(self, settings: WebhookSettings, key: bytes, clock: Clock) -> None:
         self.events = tuple(settings.events)

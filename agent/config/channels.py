@@ -43,6 +43,12 @@ NOTIFIED_EVENTS = (
 )
 """The events that channels send notifications of."""
 
+PAIRED = "account.paired"
+"""The event of a chat account that was paired."""
+
+ENDS = ("task.succeeded", "task.failed", "task.canceled")
+"""The events of a task's end, which a chat reports to the person who started it there."""
+
 NOTIFIABLE = (
     *NOTIFIED_EVENTS,
     "task.created",

@@ -41,6 +41,11 @@ def read_origin(text: str | None) -> ChatOrigin | None:
     return ChatOrigin(document["channel"], document["recipient"], document.get("thread"))
 
 
+def origin_prefix(channel: str) -> str:
+    """Return the pattern (of SQL's LIKE) of the stored origins in a channel."""
+    return ChatOrigin(channel, "").dump().partition(",")[0] + ",%"
+
+
 def with_origin(trigger: Any, origin: ChatOrigin | None) -> Any:
     """Return a task's trigger as templates see it: with the origin and its conversation."""
     if origin is None:

@@ -43,7 +43,7 @@ class EchoConnector:
         """Answer at once."""
         try:
             return self._reply(request, _entry(request))
-        except (LookupError, TypeError, AttributeError, ValueError) as problem:
+        except (LookupError, TypeError, AttributeError, ValueError, re.error) as problem:
             raise _bad(f"its echo block cannot be followed: {problem!r}") from None
 
     def _reply(self, request: ModelRequest, entry: dict[str, Any]) -> Reply:

@@ -49,6 +49,7 @@ class Chat:
         """Pair a person, and return who they are."""
         identity = self.peer.identity(number)
         self.confirm(self.code(identity), *scopes)
+        received(self.peer, identity, "is paired with the agent")
         return identity
 
     def confirm(self, code: str, *scopes: str) -> Pairing:

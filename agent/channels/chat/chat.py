@@ -6,16 +6,18 @@ A platform posts messages, edits them, and reports which account wrote what.
 import asyncio
 import json
 from abc import ABC, abstractmethod
+from typing import Final
 
 import structlog
 
 from agent.approvals import approval_documents
 from agent.approvals.permission import Principal, may_answer
 from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
-from agent.channels.chat import buttons, message_texts, pairing, trigger_notices
+from agent.channels.chat import buttons, message_texts, pairing, task_ends, trigger_notices
 from agent.channels.chat.chat_error import ChatError
 from agent.channels.chat.command_handler import CommandHandler, typed_value
-from agent.config.channels import NOTIFIED_EVENTS
+from agent.config.channels import NOTIFIED_EVENTS, PAIRED
+from agent.core.chat_origin import ChatOrigin
 from agent.core.escape import harmless
 from agent.steps.types.outcome import Json
 from agent.store.channels import cursors as store
@@ -26,12 +28,15 @@ from agent.tasks.errors import NotFoundError, RefusedError
 
 log = structlog.get_logger(__name__)
 
+_MAX_OPEN: Final = 100
+
 
 class Chat(ABC):
     """A chat whose paired accounts get questions, answer them and run commands."""
 
     name: str
-    events = NOTIFIED_EVENTS
+    events = (*NOTIFIED_EVENTS, PAIRED)
+    reports_ends = True
 
     def __init__(self, database: Database, handler: CommandHandler) -> None:
         self.database = database
@@ -42,7 +47,13 @@ class Chat(ABC):
         """Held from the post of a question until its message is recorded."""
 
     @abstractmethod
-    async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
+    async def post(
+        self,
+        recipient: str,
+        text: str,
+        labelled: list[tuple[str, str]],
+        thread: str | None = None,
+    ) -> str:
         """Post a message with buttons (labels and tokens); return its id in the chat."""
 
     @abstractmethod
@@ -53,12 +64,12 @@ class Chat(ABC):
     def max_length(self, text: str) -> int:
         """Return how many characters a message made of this text may have."""
 
-    async def send(self, recipient: str, text: str) -> None:
+    async def send(self, recipient: str, text: str, thread: str | None = None) -> None:
         """Send a text without buttons; an empty one is not sent."""
         if not text:
             return
         text = harmless(text)
-        await self.post(recipient, message_texts.cut(text, self.max_length(text)), [])
+        await self.post(recipient, message_texts.cut(text, self.max_length(text)), [], thread)
 
     async def deliver(self, notification: Notification) -> None:
         """Send a question, a failed task or a notice to the paired accounts it concerns."""
@@ -70,7 +81,7 @@ class Chat(ABC):
             self._delivered = (notification.id, set())
         delivered = self._delivered[1]
         problems: list[DeliveryError] = []
-        for recipient in await asyncio.to_thread(self._recipients, approval, is_reminder):
+        for recipient in await asyncio.to_thread(self._recipients, notification):
             if recipient in delivered:
                 continue
             try:
@@ -149,8 +160,25 @@ class Chat(ABC):
         elif notification.trigger is not None:
             text = trigger_notices.text_of(notification.event, notification.trigger)
             await self.send(recipient, text)
+        elif notification.paired is not None:
+            await self._welcome(recipient, notification.paired)
         elif notification.task is not None:
-            await self.send(recipient, message_texts.failed_task(notification.task))
+            await self._report_end(recipient, notification)
+
+    async def _welcome(self, recipient: str, paired: dict[str, Json]) -> None:
+        """Confirm a pairing, and show the open questions that the account may answer."""
+        await self.send(recipient, message_texts.paired(paired["scopes"]))
+        for approval in await asyncio.to_thread(self._open_questions, recipient):
+            await self._post_question(recipient, approval, is_reminder=False)
+
+    async def _report_end(self, recipient: str, notification: Notification) -> None:
+        """Report the end of a task; to the person who started it, in the thread of the start."""
+        task, origin = notification.task, notification.origin
+        assert task is not None
+        is_own = origin is not None and (origin.channel, origin.recipient) == (self.name, recipient)
+        text = await asyncio.to_thread(self._end_text, notification.event, task, origin)
+        if text is not None:
+            await self.send(recipient, text, origin.thread if is_own and origin else None)
 
     async def _post_question(
         self, recipient: str, approval: dict[str, Json], *, is_reminder: bool
@@ -208,12 +236,38 @@ class Chat(ABC):
                 return self.handler.answer(principal, approval_id, answer)
         return self.handler.reply(principal, text, f"{principal.identity}:{key}", thread)
 
-    def _recipients(self, approval: dict[str, Json] | None, is_reminder: bool) -> list[str]:
+    def _end_text(self, event: str, task: dict[str, Json], origin: ChatOrigin | None) -> str | None:
+        """Return the text of a task's end; None for a success that the task has reported itself."""
+        with self.database.connect("reader") as connection, connection.snapshot():
+            return task_ends.text_of(connection, event, task, origin)
+
+    def _open_questions(self, recipient: str) -> list[dict[str, Json]]:
+        with self.database.connect("reader") as connection, connection.snapshot():
+            account = pairings.find(connection, self.name, recipient)
+            if account is None or account.paired_at is None:
+                return []
+            caller = pairing.principal(account)
+            return [
+                document
+                for document in approval_documents.list_approvals(connection, limit=_MAX_OPEN)
+                if may_answer(caller, document["who"])
+                and recipient
+                not in {
+                    each.recipient
+                    for each in store.messages_of(connection, self.name, document["id"])
+                }
+            ]
+
+    def _recipients(self, notification: Notification) -> list[str]:
         """Return the accounts to notify: of an approval, those that may answer and lack it."""
+        approval = notification.approval
+        is_reminder = notification.event == "approval.reminded"
         with self.database.connect("reader") as connection:
             paired = pairings.listed(connection, self.name)
             if approval is None:
-                return [account.identity for account in paired]
+                accounts = [account.identity for account in paired]
+                only = _only_recipient(self.name, notification)
+                return accounts if only is None else [each for each in accounts if each == only]
             allowed = [
                 account.identity
                 for account in paired
@@ -237,6 +291,17 @@ class Chat(ABC):
     def _set_shown(self, recipient: str, approval: dict[str, Json]) -> None:
         with self.database.connect("writer") as tx, tx.transaction():
             store.set_shown(tx, self.name, recipient, approval["id"], approval["status"])
+
+
+def _only_recipient(channel: str, notification: Notification) -> str | None:
+    """Return the one account that a notification is for; None if it is for all."""
+    if notification.paired is not None:
+        is_here = notification.paired["channel"] == channel
+        return str(notification.paired["identity"]) if is_here else ""
+    if notification.event in ("task.succeeded", "task.canceled"):
+        origin = notification.origin
+        return origin.recipient if origin is not None and origin.channel == channel else ""
+    return None
 
 
 def _as_json(approval: dict[str, Json]) -> str:

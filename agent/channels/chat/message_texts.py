@@ -5,6 +5,7 @@
 
 from typing import Any, Final
 
+from agent.channels.chat import schema_words
 from agent.core import waits
 from agent.core.escape import harmless, harmless_json
 from agent.core.waits import Signal
@@ -35,16 +36,59 @@ def question(document: dict[str, Json], max_length: int, prefix: str = "") -> tu
     head = f"{prefix}{document['message']}\n\n{_origin(document)}"
     if document["expires_at"]:
         head += f"\nexpires {document['expires_at']}"
-    for name in ("choices", "schema", "editable"):
-        if document[name]:
-            head += f"\n{name}: {_json(document[name])}"
-    request = harmless_json(document["request"], indent=1)
-    whole = harmless(f"{head}\n\n{request}")
+    if document["kind"] == "input":
+        whole = harmless(f"{head}\n\n{_wanted(document)}")
+    else:
+        for name in ("choices", "schema", "editable"):
+            if document[name]:
+                head += f"\n{name}: {_json(document[name])}"
+        whole = harmless(f"{head}\n\n{harmless_json(document['request'], indent=1)}")
     if len(whole) <= max_length:
         return whole, True
     # An approval covers exactly what was shown, so a cut text must say that it is cut.
     tail = f"\n… cut here: `agent approvals {short_id(document['id'])}` shows all of it"
     return whole[: max_length - len(tail)] + tail, False
+
+
+def _wanted(document: dict[str, Json]) -> str:
+    """Say in words what an answer may be; its request holds nothing else."""
+    if document["choices"]:
+        return "choose one:\n" + "\n".join(f"• {_json(each)}" for each in document["choices"])
+    if document["schema"]:
+        return "answer with " + schema_words.describe(document["schema"])
+    return "answer with a text"
+
+
+def paired(scopes: list[str]) -> str:
+    """Return the confirmation of a pairing."""
+    return (
+        f"This account is paired with the agent and may: {', '.join(scopes)}. /help lists the"
+        " commands. Open questions follow."
+    )
+
+
+def readable(value: Json, indent: str = "") -> str:
+    """Return a value as lines of names and values, without brackets."""
+    if isinstance(value, dict) and value:
+        return "\n".join(
+            f"{indent}{name}:{_nested(member, indent)}" for name, member in value.items()
+        )
+    if isinstance(value, list) and value:
+        return "\n".join(f"{indent}•{_nested(member, indent)}" for member in value)
+    return f"{indent}{_scalar(value)}"
+
+
+def _nested(value: Json, indent: str) -> str:
+    if isinstance(value, dict | list) and value:
+        return "\n" + readable(value, indent + "  ")
+    return f" {_scalar(value)}"
+
+
+def _scalar(value: Json) -> str:
+    words = {None: "nothing", True: "yes", False: "no"}
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return "none" if value in ({}, []) else str(value)
 
 
 def how_to_answer(document: dict[str, Json]) -> str:

@@ -8,9 +8,10 @@ import secrets
 from typing import Final
 
 from agent.approvals.permission import Principal
+from agent.config.channels import PAIRED
 from agent.core.clock import SECOND
 from agent.core.scopes import SCOPES, implied
-from agent.store.channels import pairings
+from agent.store.channels import cursors, pairings
 from agent.store.channels.pairings import Pairing
 from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError
@@ -39,7 +40,12 @@ def confirm(database: Database, code: str, scopes: list[str]) -> Pairing:
         raise ValueError(f"--scope must be one of {', '.join(SCOPES)}")
     normal_code = code.strip().upper()
     with database.connect("writer") as tx, tx.transaction():
-        pairing = pairings.confirm(tx, normal_code, scopes, database.clock.now())
+        now = database.clock.now()
+        pairing = pairings.confirm(tx, normal_code, scopes, now)
+        if pairing is not None:
+            # The process that runs the channel confirms it in the chat, and shows open questions.
+            data = {"channel": pairing.channel, "identity": pairing.identity, "scopes": scopes}
+            cursors.emit(tx, PAIRED, data, now)
     if pairing is None:
         raise NotFoundError(
             f"the code {normal_code} is unknown or has expired: write to the bot for a new one"

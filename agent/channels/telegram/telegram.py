@@ -45,8 +45,14 @@ class Telegram(Chat):
         # A long poll may end a little early. Without long polls, poll once per second.
         self._pacer = PollPacer(poll_seconds / 2) if poll_seconds > 0 else PollPacer(1.0, 1.0)
 
-    async def post(self, recipient: str, text: str, labelled: list[tuple[str, str]]) -> str:
-        """Send a message; each button has a row of its own."""
+    async def post(
+        self,
+        recipient: str,
+        text: str,
+        labelled: list[tuple[str, str]],
+        thread: str | None = None,
+    ) -> str:
+        """Send a message; each button has a row of its own. Private chats have no threads."""
         options: dict[str, Any] = dict(_PLAIN)
         if labelled:
             rows = [[{"text": label, "callback_data": token}] for label, token in labelled]

@@ -1,4 +1,4 @@
-"""`agent chat`: a prompt for the commands of chats, which also shows new questions."""
+"""`agent chat`: a prompt for the commands of chats, which also shows questions, messages and task ends."""
 
 import sys
 import threading
@@ -11,6 +11,7 @@ from agent.cli import invocation, session
 if TYPE_CHECKING:
     from agent.approvals.permission import Principal
     from agent.channels.chat.command_handler import CommandHandler
+    from agent.channels.terminal_inbox import TerminalInbox
     from agent.store.db.database import Database
 
 _POLL_SECONDS = 0.5
@@ -19,13 +20,14 @@ _LEAVING = frozenset({"/quit", "/exit"})
 
 
 def chat() -> None:
-    """Run the commands of chats at a prompt; new questions are shown.
+    """Run the commands of chats at a prompt; questions, messages and the ends of your tasks are shown.
 
     Also reads commands from a pipe, one per line.
     """
     from agent import bootstrap
     from agent.approvals.permission import terminal_user
     from agent.channels.chat.command_handler import CommandHandler
+    from agent.channels.terminal_inbox import TerminalInbox
     from agent.cli.output import terminal
     from agent.core import audit, logging
 
@@ -37,24 +39,26 @@ def chat() -> None:
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
-    is_closing = threading.Event()
+    inbox = TerminalInbox(database, principal.identity)
     if sys.stdin.isatty():
-        _prompt(database, handler, principal, is_closing)
-    else:
-        for line in sys.stdin:
-            if line.strip() in _LEAVING:
-                break
-            if line.strip():
-                print(terminal.harmless(handler.reply(principal, line)), flush=True)
+        _prompt(database, handler, principal, inbox)
+        return
+    _show_news(inbox, print)
+    for line in sys.stdin:
+        if line.strip() in _LEAVING:
+            break
+        if line.strip():
+            print(terminal.harmless(handler.reply(principal, line)), flush=True)
+    _show_news(inbox, print)
 
 
 def _prompt(
     database: "Database",
     handler: "CommandHandler",
     principal: "Principal",
-    is_closing: threading.Event,
+    inbox: "TerminalInbox",
 ) -> None:
-    """Read lines at a prompt while another thread shows questions and decisions above it."""
+    """Read lines at a prompt while another thread shows what is new above it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
@@ -66,10 +70,11 @@ def _prompt(
     prompt: PromptSession[str] = PromptSession(
         completer=WordCompleter(words, sentence=True), complete_while_typing=False
     )
-    print("/help lists the commands, /quit or Ctrl-D leaves; new questions are shown here")
+    print("/help lists the commands, /quit or Ctrl-D leaves; questions and messages are shown here")
+    is_closing = threading.Event()
     with patch_stdout():
         watching = threading.Thread(
-            target=_show_questions, args=(database, is_closing, print), daemon=True
+            target=_show_all, args=(database, inbox, is_closing, print), daemon=True
         )
         watching.start()
         try:
@@ -83,32 +88,46 @@ def _prompt(
             watching.join()
 
 
-def _show_questions(
-    database: "Database", is_closing: threading.Event, show: Callable[[str], None]
+def _show_all(
+    database: "Database",
+    inbox: "TerminalInbox",
+    is_closing: threading.Event,
+    show: Callable[[str], None],
 ) -> None:
-    """Show the open questions, then every new question and every decision."""
-    from agent.channels.chat import message_texts
-    from agent.cli.output import terminal
+    """Show the open questions and unread messages, then whatever is new, and every decision."""
     from agent.store.db.database import StoreError
 
     shown: dict[str, str] = {}
     while not is_closing.is_set():
         try:
-            for document in _changed(database, shown):
-                is_open = document["status"] == "pending"
-                text = message_texts.question(document, _MAX_LENGTH)[0] if is_open else ""
-                show(
-                    "\n"
-                    + terminal.harmless(
-                        text or message_texts.closed_question(document, _MAX_LENGTH)
-                    )
-                )
-                if is_open:
-                    show(message_texts.how_to_answer(document))
+            _show_questions(database, shown, show)
+            _show_news(inbox, show)
         except StoreError as error:
             show(f"the database cannot be read: {error}")
             is_closing.wait(10 * _POLL_SECONDS)
         is_closing.wait(_POLL_SECONDS)
+
+
+def _show_questions(
+    database: "Database", shown: dict[str, str], show: Callable[[str], None]
+) -> None:
+    from agent.channels.chat import message_texts
+    from agent.cli.output import terminal
+
+    for document in _changed(database, shown):
+        is_open = document["status"] == "pending"
+        text = message_texts.question(document, _MAX_LENGTH)[0] if is_open else ""
+        show("\n" + terminal.harmless(text or message_texts.closed_question(document, _MAX_LENGTH)))
+        if is_open:
+            show(message_texts.how_to_answer(document))
+
+
+def _show_news(inbox: "TerminalInbox", show: Callable[[str], None]) -> None:
+    """Show messages and the ends of tasks, and record that they were shown."""
+    news = inbox.read()
+    for text in news.texts:
+        show("\n" + text)
+    inbox.confirm(news)
 
 
 def _changed(database: "Database", shown: dict[str, str]) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Address:
-    """One entry of `to`: one recipient, or those of `operator`, of which one is enough."""
+    """One entry of `to`: one recipient, or those of `operator`; one of these is enough."""
 
     name: str
     deliveries: list[Delivery]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from agent.core.chat_origin import origin_prefix
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine.writes import insert_events
@@ -154,35 +155,55 @@ def disown(tx: Connection, channel: str, owner: str) -> None:
 
 def emit_failure(tx: Connection, details: dict[str, Any], now: int) -> None:
     """Append the event of a failed delivery, outside the numbering of tasks."""
-    data = json.dumps(details, ensure_ascii=False)
-    insert_events(tx, [(None, None, "delivery.failed", None, None, now, data)])
+    emit(tx, "delivery.failed", details, now)
+
+
+def emit(tx: Connection, kind: str, data: dict[str, Any], now: int) -> None:
+    """Append an event that belongs to no task."""
+    text = json.dumps(data, ensure_ascii=False)
+    insert_events(tx, [(None, None, kind, None, None, now, text)])
+
+
+_ENDS: Final = (
+    " OR (type IN ('task.succeeded', 'task.canceled') AND EXISTS (SELECT 1 FROM tasks AS t"
+    " WHERE t.id = events.task_id AND t.chat_origin LIKE :origin AND t.parent_task_id IS NULL))"
+)
+"""The ends of tasks that were started in a chat. Children do not report: their parent does."""
 
 
 @cache
-def _events(sql: Sql) -> str:
+def _events(sql: Sql, ends: str) -> str:
     after, order = "id > :id AND id <= :last_id", "id"
     if sql.name == "postgresql":
         after = "(xid, id) > (:xid, :id) AND (xid, id) <= (:last_xid, :last_id)"
         order = "xid, id"
     return (
         "SELECT xid, id, task_id, type, at, data FROM events"
-        f" WHERE {after} AND type IN {sql.ids('types')} ORDER BY {order} LIMIT :limit"
+        f" WHERE {after} AND (type IN {sql.ids('types')}{ends}) ORDER BY {order} LIMIT :limit"
     )
 
 
 def events_after(
-    connection: Connection, position: LogPosition, types: Sequence[str], limit: int
+    connection: Connection,
+    position: LogPosition,
+    types: Sequence[str],
+    limit: int,
+    ends_in: str | None = None,
 ) -> tuple[list[Event], LogPosition]:
     """Return the next events of some types after a position, and the position up to which they are complete.
 
-    Call it within a snapshot: the end of the readable log must not move in between.
+    With `ends_in` these are also the ends of tasks that were started in that chat. Call it within a snapshot: the end of the readable log must not move in between.
     """
     last = max(views.latest_event(connection), position)
-    params = {"id": position[1], "last_id": last[1]}
+    params: dict[str, Any] = {"id": position[1], "last_id": last[1]}
     if connection.sql.name == "postgresql":
         params |= {"xid": position[0], "last_xid": last[0]}
+    ends = ""
+    if ends_in is not None:
+        ends = _ENDS
+        params["origin"] = origin_prefix(ends_in)
     rows = connection.query(
-        _events(connection.sql), types=json.dumps(list(types)), limit=limit, **params
+        _events(connection.sql, ends), types=json.dumps(list(types)), limit=limit, **params
     )
     events = [
         Event(xid, event_id, task_id, kind, at, None if data is None else json.loads(data))
