@@ -210,7 +210,7 @@ def test_a_failed_answer_is_reported(chat: Chat, model: Provider) -> None:
     model.decide = lambda _: Say("no", stop="length")
     ada = chat.pair(1)
     chat.peer.write(ada, "one")
-    received(chat.peer, ada, "I could not answer: the answer was cut")
+    received(chat.peer, ada, "failed: the answer was cut")
     model.decide = repeat
     chat.peer.write(ada, "two")
     received(chat.peer, ada, "I heard: two")
@@ -222,7 +222,7 @@ def test_the_budget_of_a_day_is_reported(chat: Chat, model: Provider) -> None:
     chat.engine.worker.services.models = catalog(model, daily_tokens=10)
     ada = chat.pair(1)
     chat.peer.write(ada, "one")
-    received(chat.peer, ada, "I could not answer: the day's budget")
+    received(chat.peer, ada, "failed: the day's budget")
     assert model.requests == []
 
 
