@@ -147,10 +147,15 @@ def _table(text: str, members: list[str]) -> str:
         return text
     if isinstance(answer, dict):
         lists = [value for value in answer.values() if isinstance(value, list)]
-        answer = lists[0] if lists else [answer]
+        if not lists:
+            return _line(answer, members)
+        answer = lists[0]
     rows = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
-    lines = [", ".join(str(row[name]) for name in members if row.get(name)) for row in rows]
-    return "\n".join(f"- {line}" for line in lines) or "(nothing)"
+    return "\n".join(f"- {_line(row, members)}" for row in rows) or "(nothing)"
+
+
+def _line(row: dict[str, Any], members: list[str]) -> str:
+    return ", ".join(str(row[name]) for name in members if row.get(name))
 
 
 def _example(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:

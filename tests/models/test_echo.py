@@ -62,7 +62,7 @@ def test_a_script_in_the_system_prompt_answers_by_what_was_said() -> None:
             "- a, done\n- b",
         ),
         ('[{"name": "a"}]', "- a"),
-        ('{"name": "a"}', "- a"),
+        ('{"name": "a"}', "a"),
         ("[]", "(nothing)"),
         ("not JSON", "not JSON"),
     ],

@@ -179,7 +179,7 @@ class CommandHandler:
 
     def _take_text(self, principal: Principal, text: str, sent: Sent) -> str:
         """Start the one workflow that takes free text (`on: chat: {text: true}`)."""
-        names = [name for name, keys in self._chat_workflows() if keys.get("text")]
+        names = self.takers_of_text()
         if not names or not text.strip():
             raise CommandError(commands.NO_COMMAND)
         commands.check_length(text)
@@ -194,6 +194,10 @@ class CommandHandler:
             workflow = recorded_workflow(connection, names[0])
         # A workflow that answers here itself needs no other reply.
         return "" if workflow is not None and _answers_origin(workflow.graph) else started
+
+    def takers_of_text(self) -> list[str]:
+        """Return the workflows that take free text; more than one is a mistake."""
+        return [name for name, keys in self._chat_workflows() if keys.get("text")]
 
     def _chat_workflows(self) -> list[tuple[str, dict[str, Json]]]:
         """Return the workflows that a chat can start, with their `on: chat` keys."""

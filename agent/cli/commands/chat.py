@@ -77,6 +77,8 @@ def _prompt(
     prompt: PromptSession[str] = PromptSession(
         completer=WordCompleter(words, sentence=True), complete_while_typing=False
     )
+    if takers := handler.takers_of_text():
+        print(f"type a sentence: the workflow {takers[0]} answers")
     print("/help lists the commands, /quit or Ctrl-D leaves; questions and messages are shown here")
     is_closing = threading.Event()
     with patch_stdout():

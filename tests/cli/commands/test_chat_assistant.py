@@ -82,7 +82,7 @@ def test_the_scripted_demo(cli: Cli) -> None:
             (question,) = cli("approvals", "--json").json
             assert question["request"]["arguments"] == {"workflow": "quick"}
             terminal.type(f"/approve {question['id'][-8:]}")
-            terminal.expect('"started": true')
+            terminal.expect("It says: quick, ")
             terminal.type("tell me a joke")
             terminal.expect("this is not in it: tell me a joke")
             cli.wait_for(
