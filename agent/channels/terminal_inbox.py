@@ -81,8 +81,10 @@ class TerminalInbox:
 
 
 def _shown(message: TerminalMessage) -> str:
-    task = f"message of task {short_id(message.task_id)}" if message.task_id else "message"
-    lines = [f"✉ {task}:", message.text] if message.text else [f"✉ {task}:"]
+    # Its task may have been removed.
+    sender = f"{message.workflow or 'task'} {short_id(message.task_id)}" if message.task_id else ""
+    heading = f"✉ {sender or 'message'}:"
+    lines = [heading, message.text] if message.text else [heading]
     for attached in message.attachments:
         where = f": {attached['path']}" if attached.get("path") else ""
         lines.append(f"[file {attached['name']}, {attached['bytes']:,} bytes{where}]")

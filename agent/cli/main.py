@@ -17,6 +17,7 @@ from agent.cli.commands import (
     budget,
     chat,
     control,
+    conversations,
     db,
     doctor,
     events,
@@ -112,6 +113,7 @@ app.command("deny")(approvals.deny)
 app.command("answer")(approvals.answer)
 app.command("defer")(approvals.defer)
 app.command("chat")(chat.chat)
+app.add_typer(conversations.app, name="conversations")
 app.command("pair")(pairing.pair)
 app.add_typer(pairing.app, name="pairings")
 app.command("doctor")(doctor.doctor)

@@ -275,6 +275,13 @@ class PruneSettings(Section):
         description="Removes tasks that ended longer ago than this, with their firings, as in 90.0."
         " 0: nothing is removed by itself.",
     )
+    conversations_idle_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_500,
+        description="Deletes what was said in conversations that got no message for this long, as in"
+        " 365.0. 0: they are kept until `agent conversations forget`.",
+    )
     every_hours: float = Field(
         default=24.0,
         ge=0.01,
@@ -284,8 +291,8 @@ class PruneSettings(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether the daemon removes old tasks."""
-        return self.older_than_days > 0
+        """Whether the daemon removes anything."""
+        return self.older_than_days > 0 or self.conversations_idle_days > 0
 
 
 class WorkflowSettings(Section):

@@ -22,6 +22,8 @@ class Timer:
     """An effect may be under way until then; the policy that applies afterwards."""
     store_error: str | None = None
     """The artifact store did not answer, for this reason; the step tries again then."""
+    turn_after: str | None = None
+    """The task that answers first in the same conversation; the step looks again then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ def from_document(document: Mapping[str, Json]) -> Wait | None:
         case {"signal": str(name)}:
             return Signal(name)
         case {"timer": int(at)}:
-            return Timer(at, document.get("in_doubt"), document.get("store"))
+            turn = document.get("turn_after")
+            return Timer(at, document.get("in_doubt"), document.get("store"), turn)
         case {"child": {"workflow": str(workflow)} as request}:
             return ChildRequest(workflow, request.get("input"), request.get("for"))
         case {"child": str() | None as task_id}:
@@ -155,8 +158,9 @@ def to_document(on: Wait) -> dict[str, Json]:
             return {"approval": approval_id}
         case Signal(name):
             return {"signal": name}
-        case Timer(at, on_unknown, store_error):
-            return {"timer": at, **_given(in_doubt=on_unknown, store=store_error)}
+        case Timer(at, on_unknown, store_error, turn_after):
+            also = _given(in_doubt=on_unknown, store=store_error, turn_after=turn_after)
+            return {"timer": at, **also}
         case ChildRequest(workflow, given, tool_use):
             request = {"workflow": workflow, "input": given}
             return {"child": {**request, **_given(**{"for": tool_use})}}

@@ -19,7 +19,8 @@ from agent.config.settings import PruneSettings
 from agent.core.clock import SECOND
 from agent.daemon.clock_jumps import ClockJumps
 from agent.store import free_space, pruning
-from agent.store.db.database import Database
+from agent.store.db.database import Connection, Database
+from agent.store.engine import conversation_rows
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +46,7 @@ class PruneJob:
         self, settings: PruneSettings, database: Database, set_time: Callable[[int], None]
     ) -> None:
         self._age_us = int(settings.older_than_days * 86_400 * SECOND)
+        self._idle_us = int(settings.conversations_idle_days * 86_400 * SECOND)
         self._interval_us = int(settings.every_hours * 3600 * SECOND)
         self._database = database
         self._set_time = set_time
@@ -82,10 +84,9 @@ class PruneJob:
 
     def _prune(self) -> bool:
         """Return whether everything old was removed."""
-        counts = dict.fromkeys(pruning.PRUNED, 0)
-        before_us = self._database.clock.now() - self._age_us
+        counts = dict.fromkeys((*pruning.PRUNED, "conversations"), 0)
         with self._database.connect("writer") as connection:
-            for kind, count in self._paced(pruning.prune_in_steps(connection, before_us)):
+            for kind, count in self._paced(self._steps(connection)):
                 counts[kind] += count
                 if sum(counts.values()) >= MOST_PER_RUN:
                     break
@@ -96,6 +97,15 @@ class PruneJob:
                 for _ in self._paced(steps):
                     pass
         return is_complete
+
+    def _steps(self, connection: Connection) -> Iterator[tuple[str, int]]:
+        """Remove what is configured; yield kind and count after each short transaction."""
+        now = self._database.clock.now()
+        if self._age_us:
+            yield from pruning.prune_in_steps(connection, now - self._age_us)
+        if self._idle_us:
+            for count in conversation_rows.forget_idle_in_steps(connection, now - self._idle_us):
+                yield "conversations", count
 
     def _paced(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield steps with a pause after each, until the job is stopped."""

@@ -6,8 +6,14 @@ A first message with a block
     ["a first answer", {"text": "", "tool_uses": [{"name": "look", "arguments": {}}]}, "the last"]
     ```
 
-is answered from that list, by the number of answers so far, so that a conversation takes the same
+is answered from that list, by the number of answers since that message, so that a loop takes the same
 course in every attempt. An entry may also be `{"stop_reason": "refusal"}` or `{"tokens_out": 9}`.
+
+A block in the system prompt scripts a conversation: an object of patterns, each with its list of
+answers. The first pattern that occurs in the person's last message decides. In the answers, `{1}` is
+what a group of the pattern matched, `{text}` the message, and `{tool}` what the last tool answered;
+`{tool:name,status}` is these members of each object in that answer, a line for each.
+
 Without a block it returns the message, or, for a request for JSON, an example value of the schema.
 """
 
@@ -17,11 +23,13 @@ from typing import Any, Final
 
 from agent.models import response_parsing
 from agent.models.errors import ModelError
-from agent.models.protocol import ModelRequest, Reply, StopReason, ToolUse, clean
+from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse, clean
 from agent.models.registry import Model
 
 LABEL: Final = "[echo]"
 _BYTES_PER_TOKEN: Final = 4
+_MARKS: Final = re.compile(r"\A<untrusted>\n|\n</untrusted>\Z")
+_PLACE: Final = re.compile(r"\{(\w+)(?::([\w,]+))?\}")
 _SCRIPT: Final = re.compile(r"```echo[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
@@ -35,14 +43,14 @@ class EchoConnector:
         """Answer at once."""
         try:
             return self._reply(request, _entry(request))
-        except (LookupError, TypeError, AttributeError, ValueError) as problem:
+        except (LookupError, TypeError, AttributeError, ValueError, re.error) as problem:
             raise _bad(f"its echo block cannot be followed: {problem!r}") from None
 
     def _reply(self, request: ModelRequest, entry: dict[str, Any]) -> Reply:
         text = clean(str(entry.get("text", "")))
         uses = tuple(
             ToolUse(
-                clean(str(use.get("id") or f"use-{_answer_count(request)}-{number}")),
+                clean(str(use.get("id") or f"use-{_answer_count(request.messages)}-{number}")),
                 clean(use["name"]),
                 response_parsing.arguments_of(use.get("arguments", {})),
             )
@@ -68,27 +76,86 @@ class EchoConnector:
         """Nothing is open."""
 
 
-def _answer_count(request: ModelRequest) -> int:
-    return sum(1 for message in request.messages if message.role == "assistant")
+def _answer_count(messages: tuple[Message, ...]) -> int:
+    return sum(1 for message in messages if message.role == "assistant")
 
 
 def _entry(request: ModelRequest) -> dict[str, Any]:
     """Return the script's entry for this answer, or an echo."""
-    first = request.messages[0].text if request.messages else ""
-    script = _SCRIPT.search(first)
-    if script is None:
-        if request.wants_json:
-            return {"text": json.dumps(_example(request.schema or {}, request.schema or {}, 0))}
-        last = next((sent.text for sent in reversed(request.messages) if sent.role == "user"), "")
-        return {"text": f"{LABEL} {last}"}
+    messages = request.messages
+    places = [place for place, message in enumerate(messages) if message.role == "user"]
+    for place in reversed(places):
+        if script := _SCRIPT.search(messages[place].text):
+            return _scripted(_parsed(script[1]), messages[place:])
+    last = messages[places[-1]].text if places else ""
+    script = _SCRIPT.search(request.system or "")
+    rules = _parsed(script[1]) if script is not None else {}
+    if not isinstance(rules, dict):
+        raise _bad("its echo block in a system prompt must be an object: patterns with answers")
+    for pattern, entries in rules.items():
+        if found := re.search(pattern, last, re.IGNORECASE):
+            entry = _scripted(entries, messages[places[-1] :])
+            filled: dict[str, Any] = _filled(entry, found, messages)
+            return filled
+    if request.wants_json:
+        return {"text": json.dumps(_example(request.schema or {}, request.schema or {}, 0))}
+    return {"text": f"{LABEL} {last}"}
+
+
+def _parsed(text: str) -> Any:
     try:
-        entries = json.loads(script[1])
+        return json.loads(text)
     except ValueError as problem:
         raise _bad(f"its echo block is not JSON: {problem}") from None
+
+
+def _scripted(entries: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+    """Return the entry for the next answer after the first of these messages."""
     if not isinstance(entries, list) or not entries:
         raise _bad("its echo block must be a list of answers")
-    entry = entries[min(_answer_count(request), len(entries) - 1)]
+    entry = entries[min(_answer_count(messages), len(entries) - 1)]
     return entry if isinstance(entry, dict) else {"text": entry}
+
+
+def _filled(value: Any, found: re.Match[str], messages: tuple[Message, ...]) -> Any:
+    """Fill in what a pattern matched and what the last tool answered."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, found, messages) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, found, messages) for inner in value]
+    if not isinstance(value, str):
+        return value
+    answers = [message.text for message in messages if message.role == "tool"]
+    tool = _MARKS.sub("", answers[-1]) if answers else ""
+    words = {"text": found.string, "tool": tool}
+    words |= {str(number): group or "" for number, group in enumerate(found.groups(), 1)}
+
+    def fill(place: re.Match[str]) -> str:
+        name, members = place.groups()
+        if name == "tool" and members:
+            return _table(tool, members.split(","))
+        return words.get(name, place[0])
+
+    return _PLACE.sub(fill, value)
+
+
+def _table(text: str, members: list[str]) -> str:
+    """Return members of the objects in a tool's answer, a line for each object."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(answer, dict):
+        lists = [value for value in answer.values() if isinstance(value, list)]
+        if not lists:
+            return _line(answer, members)
+        answer = lists[0]
+    rows = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
+    return "\n".join(f"- {_line(row, members)}" for row in rows) or "(nothing)"
+
+
+def _line(row: dict[str, Any], members: list[str]) -> str:
+    return ", ".join(str(row[name]) for name in members if row.get(name))
 
 
 def _example(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:

@@ -10,6 +10,9 @@ from agent.models.protocol import ModelRequest
 BYTES_PER_TOKEN: Final = 2
 """For the reservation before a call. Texts have more bytes per token, so it is rarely too little."""
 _MESSAGE_TOKENS: Final = 16
+ENTRY_TOKENS: Final = 4
+"""What a message takes besides its text, for estimates."""
+_USUAL_BYTES_PER_TOKEN: Final = 4
 _MAX_BYTES_PER_TOKEN: Final = 16
 """No text has more bytes per token: a prompt beyond this certainly does not fit a context."""
 
@@ -32,6 +35,11 @@ def max_input_tokens(request: ModelRequest) -> int:
     texts = list(_texts(request))
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     return -(-size // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * (len(texts) + 1)
+
+
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens a text has."""
+    return -(-len(text.encode("utf-8", "replace")) // _USUAL_BYTES_PER_TOKEN)
 
 
 def surely_exceeds(request: ModelRequest, context_tokens: int) -> bool:

@@ -139,6 +139,33 @@ WORKFLOW: Final = {
     "versions": [{"version": 1, "created_at": AT, "removed_at": None, "file": None, "tasks": 12}],
 }
 CALLS: Final = {"calls": TRANSCRIPT["calls"]}
+CONVERSATIONS: Final = {
+    "conversations": [
+        {
+            "id": "telegram:123",
+            "entries": 12,
+            "tokens": 840,
+            "summaries": 0,
+            "first_at": AT,
+            "last_at": AT,
+        }
+    ]
+}
+CONVERSATION: Final = {
+    "id": "telegram:123",
+    "entries": [
+        {
+            "number": 1,
+            "role": "user",
+            "text": "What is running?",
+            "task": TASK_ID,
+            "tokens": 4,
+            "covers_until": None,
+            "at": AT,
+        }
+    ],
+    "next": None,
+}
 BUDGET: Final = {
     "task": TASK_ID,
     "calls": 3,

@@ -22,6 +22,7 @@ from agent.daemon.prune_job import PruneJob
 from agent.store import free_space, pruning
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
+from tests.support.conversations import said_before
 from tests.support.rows import insert_task
 
 DAY = 86_400
@@ -241,3 +242,18 @@ def test_a_clock_that_ran_ahead_does_not_make_tasks_old(sqlite_database: Databas
     job.run()
     assert tasks(sqlite_database) == {"young"}
     assert waits == [300, 300, 300, DAY]
+
+
+def test_idle_conversations_are_deleted_if_configured(database: Database) -> None:
+    """Those that got no message for so long; tasks stay unless they are configured too."""
+    now = database.clock.now()
+    said_before(database, "old", ("hello", "yes"), now=now - 40 * DAY * SECOND)
+    said_before(database, "new", ("hello", "yes"), now=now)
+    fill(database, {"ancient": 10_000})
+    settings = PruneSettings(conversations_idle_days=30)
+    assert settings.is_on and not PruneSettings().is_on
+    PruneJob(settings, database, lambda _: None).run()
+    assert tasks(database) == {"ancient"}
+    with database.connect("reader") as connection:
+        rows = connection.query("SELECT DISTINCT conversation FROM conversation_turns")
+    assert rows == [("new",)]

@@ -57,6 +57,7 @@ SUBSET = (
     "tests/tasks/rules/test_advance.py",
     "tests/tasks/rules/test_fanout.py",
     "tests/tasks/rules/test_waits.py",
+    "tests/tasks/rules/test_conversations.py",
     "tests/tasks/operator/test_control.py",
     # After the tests of single cases: a property test takes minutes to shrink a failure.
     "tests/tasks/commit/test_task_cache.py",

@@ -16,6 +16,7 @@ from agent.cli.errors import CommandError
 from agent.cli.main import main
 from agent.cli.output import terminal
 from agent.workflows.compile.compiler import compile_text
+from tests.support.conversations import said_before
 from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_workflows import ASKING, GATED
 from tests.support.server import Running, wait_for
@@ -377,3 +378,14 @@ def test_memories_of_a_remote_agent(command: Command, running: Running) -> None:
     assert "no memories" in command(*server, "memory", "--scope", "remote").out
     assert "(forgotten)" in command(*server, "memory", "--scope", "remote", "--forgotten").out
     assert "forgotten already" in command(*server, "memory", "forget", number, code=3).err
+
+
+def test_conversations_of_a_remote_agent(running: Running, there: Command) -> None:
+    """They are listed, shown and deleted as on a local database."""
+    said_before(running.database, "terminal:ada", ("hello", "yes"))
+    (listed,) = there("conversations", "--json").json
+    assert listed["id"] == "terminal:ada"
+    assert "yes" in there("conversations", "show", "terminal:ada").out
+    forgotten = there("conversations", "forget", "terminal:ada", "--yes")
+    assert "deleted 2 entries" in forgotten.out
+    there("conversations", "show", "terminal:ada", code=3)

@@ -57,6 +57,7 @@ COMMANDS = [
     "answer",
     "defer",
     "chat",
+    "conversations",
     "pair",
     "pairings",
     "budget",

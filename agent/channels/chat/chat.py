@@ -65,7 +65,9 @@ class Chat(ABC):
         """Return how many characters a message made of this text may have."""
 
     async def send(self, recipient: str, text: str, thread: str | None = None) -> None:
-        """Send a text without buttons."""
+        """Send a text without buttons; an empty one is not sent."""
+        if not text:
+            return
         text = harmless(text)
         await self.post(recipient, message_texts.cut(text, self.max_length(text)), [], thread)
 

@@ -13,8 +13,10 @@ from agent.channels.chat.commands import Command, CommandError
 from agent.channels.chat.trigger_commands import ChatTriggers
 from agent.core import audit
 from agent.core.chat_origin import ChatOrigin
+from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
+from agent.steps.spec.message_config import ORIGIN
 from agent.steps.spec.questions import read_answer
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
@@ -96,6 +98,8 @@ class CommandHandler:
     ) -> str:
         """Run a command if the caller may, and return the reply; other text starts its workflow.
 
+        The reply is empty where that workflow answers by itself.
+
         `key` identifies the message: a message that arrives twice creates one task. `thread` is the
         thread that it was written in. Raises only when the database cannot be used.
         """
@@ -175,7 +179,7 @@ class CommandHandler:
 
     def _take_text(self, principal: Principal, text: str, sent: Sent) -> str:
         """Start the one workflow that takes free text (`on: chat: {text: true}`)."""
-        names = [name for name, keys in self._chat_workflows() if keys.get("text")]
+        names = self.takers_of_text()
         if not names or not text.strip():
             raise CommandError(commands.NO_COMMAND)
         commands.check_length(text)
@@ -185,7 +189,15 @@ class CommandHandler:
                 f"several workflows take free text ({', '.join(names)}), and one at most may:"
                 " remove `on: chat: {text: true}` from the others"
             )
-        return self._start(principal, names[0], {}, sent, text=text.strip())
+        started = self._start(principal, names[0], {}, sent, text=text.strip())
+        with self._database.connect("reader") as connection:
+            workflow = recorded_workflow(connection, names[0])
+        # A workflow that answers here itself needs no other reply.
+        return "" if workflow is not None and _answers_origin(workflow.graph) else started
+
+    def takers_of_text(self) -> list[str]:
+        """Return the workflows that take free text; more than one is a mistake."""
+        return [name for name, keys in self._chat_workflows() if keys.get("text")]
 
     def _chat_workflows(self) -> list[tuple[str, dict[str, Json]]]:
         """Return the workflows that a chat can start, with their `on: chat` keys."""
@@ -217,6 +229,7 @@ class CommandHandler:
                 "kind": "chat",
                 "channel": principal.channel,
                 "by": principal.identity,
+                "at": to_iso(self._database.clock.now()),
                 **context,
             },
             texts=texts,
@@ -297,6 +310,14 @@ class CommandHandler:
 
     def _find_task(self, connection: Connection, command: Command) -> str:
         return task_documents.find_task(connection, str(command.subject))
+
+
+def _answers_origin(graph: Graph) -> bool:
+    """Whether a step of a workflow sends its message to where the task was started."""
+    return any(
+        step.kind == "message" and (not step.config.get("to") or ORIGIN in step.config["to"])
+        for step in graph.steps
+    )
 
 
 def _audited(principal: Principal, command: Command) -> AbstractContextManager[None]:

@@ -186,6 +186,8 @@ def _what_for(on: dict[str, Json]) -> str:
         return f"for an answer to {short_id(approval_id)}: {message}"
     if isinstance(wait, Signal):
         return f"for the signal {wait.name!r}"
+    if "turn_after" in on:
+        return f"for its turn: task {short_id(str(on['turn_after']))} answers first"
     if "store" in on:
         return f"for the artifact store: {cut(str(on.get('error') or on['store']), 300)}"
     rest = {name: value for name, value in on.items() if name != "step" and value}

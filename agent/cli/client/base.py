@@ -106,6 +106,15 @@ class AgentClient(Protocol):
     ) -> "CommandResult":
         """Set the total budget of a task or of one of its steps."""
 
+    def conversations(self, limit: int) -> list[Document]:
+        """Return conversations, the one with the newest entry first."""
+
+    def conversation(self, name: str, after: int, limit: int) -> Document:
+        """Return the entries of a conversation after a number, the oldest first."""
+
+    def forget_conversation(self, name: str) -> Document:
+        """Delete the entries of a conversation; return how many they were."""
+
     def find_approval(self, text: str) -> str:
         """Return the id of the only approval whose id equals, starts with or ends with a text."""
 

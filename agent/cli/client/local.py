@@ -168,6 +168,22 @@ class LocalClient:
                 seconds=seconds,
             )
 
+    def conversations(self, limit: int) -> list[Document]:
+        from agent.tasks.read_models import conversations
+
+        return conversations.list_conversations(self._reader, limit)
+
+    def conversation(self, name: str, after: int, limit: int) -> Document:
+        from agent.tasks.read_models import conversations
+
+        return conversations.conversation_document(self._reader, name, after, limit)
+
+    def forget_conversation(self, name: str) -> Document:
+        from agent.tasks.operator import conversations
+
+        with self._audited("forget conversation", conversation=name):
+            return conversations.forget(self._database, name)
+
     def find_approval(self, text: str) -> str:
         return approval_documents.find_approval(self._reader, text)
 

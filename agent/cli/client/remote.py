@@ -153,6 +153,21 @@ class RemoteClient:
         body = {"step": step, "tokens": tokens, "usd": usd, "seconds": seconds}
         return self._command(f"tasks/{task_id}/budget", body)
 
+    def conversations(self, limit: int) -> list[Document]:
+        listed: list[Document] = self._http.get("conversations", limit=min(limit, _PAGE))[
+            "conversations"
+        ]
+        return listed
+
+    def conversation(self, name: str, after: int, limit: int) -> Document:
+        path = f"conversations/{_quoted(name)}"
+        document: Document = self._http.get(path, after=after, limit=min(limit, _PAGE))
+        return document
+
+    def forget_conversation(self, name: str) -> Document:
+        document: Document = self._http.post(f"conversations/{_quoted(name)}/forget")
+        return document
+
     def find_approval(self, text: str) -> str:
         return task_documents.find_one(
             text, "approval", lambda part: self._ids("approvals", id=part, all=True)

@@ -13,7 +13,7 @@ _LEAST_CHARACTERS = 6
 def artifact(
     name: Annotated[str, typer.Argument(metavar="HASH", help="The hash, or the start of it.")],
 ) -> None:
-    """Print a large value, stored under its hash.
+    """Print a large value by its hash.
 
     `agent show` prints whole outputs by itself.
     """

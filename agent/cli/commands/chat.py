@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,18 @@ if TYPE_CHECKING:
     from agent.store.db.database import Database
 
 _POLL_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
+"""How long commands from a pipe wait for the answers of tasks, once all were read."""
 _MAX_LENGTH = 20_000
 _LEAVING = frozenset({"/quit", "/exit"})
 
 
 def chat() -> None:
-    """Run the commands of chats at a prompt; questions, messages and the ends of your tasks are shown.
+    """Talk to the assistant and run the commands of chats.
 
-    Also reads commands from a pipe, one per line.
+    Text goes to the workflow that takes it (`on: chat: {text: true}`), commands begin with a slash.
+    Questions, messages and the ends of your tasks are shown. Also reads lines from a pipe, and then
+    waits for the answers, for a minute at most.
     """
     from agent import bootstrap
     from agent.approvals.permission import terminal_user
@@ -45,12 +50,15 @@ def chat() -> None:
         _prompt(database, handler, principal, inbox)
         return
     _show_news(inbox, print)
+    unanswered = 0
     for line in sys.stdin:
         if line.strip() in _LEAVING:
             break
-        if line.strip():
-            print(terminal.harmless(handler.reply(principal, line)), flush=True)
-    _show_news(inbox, print)
+        if line.strip() and not _print_reply(handler.reply(principal, line)):
+            unanswered += 1
+    if bootstrap.holder_of(database) is None:
+        unanswered = 0
+    _await_answers(inbox, unanswered)
 
 
 def _prompt(
@@ -65,12 +73,13 @@ def _prompt(
     from prompt_toolkit.patch_stdout import patch_stdout
 
     from agent.channels.chat.commands import COMMANDS
-    from agent.cli.output import terminal
 
     words = [f"/{name}" for name in (*COMMANDS, "quit")]
     prompt: PromptSession[str] = PromptSession(
         completer=WordCompleter(words, sentence=True), complete_while_typing=False
     )
+    if takers := handler.takers_of_text():
+        print(f"type a sentence: the workflow {takers[0]} answers")
     print("/help lists the commands, /quit or Ctrl-D leaves; questions and messages are shown here")
     is_closing = threading.Event()
     with patch_stdout():
@@ -81,12 +90,33 @@ def _prompt(
         try:
             while (line := prompt.prompt("agent> ").strip()) not in _LEAVING:
                 if line:
-                    print(terminal.harmless(handler.reply(principal, line)))
+                    _print_reply(handler.reply(principal, line))
         except (EOFError, KeyboardInterrupt):
             pass
         finally:
             is_closing.set()
             watching.join()
+
+
+def _print_reply(reply: str) -> bool:
+    """Print a reply; return whether there was one: otherwise a task answers."""
+    from agent.cli.output import terminal
+
+    if reply:
+        print(terminal.harmless(reply), flush=True)
+    return bool(reply)
+
+
+def _await_answers(inbox: "TerminalInbox", count: int) -> None:
+    """Show what is new, until as many messages have come as tasks are to answer."""
+    from agent.cli.output import terminal
+
+    give_up = time.monotonic() + _ANSWER_SECONDS
+    while (count := count - _show_news(inbox, print)) > 0:
+        if time.monotonic() > give_up:
+            terminal.note(f"messages not answered yet: {count}; `agent approvals` lists questions")
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def _show_all(
@@ -123,12 +153,13 @@ def _show_questions(
             show(message_texts.how_to_answer(document))
 
 
-def _show_news(inbox: "TerminalInbox", show: Callable[[str], None]) -> None:
-    """Show messages and the ends of tasks, and record that they were shown."""
+def _show_news(inbox: "TerminalInbox", show: Callable[[str], None]) -> int:
+    """Show messages and the ends of tasks, record that they were shown, and return how many."""
     news = inbox.read()
     for text in news.texts:
         show("\n" + text)
     inbox.confirm(news)
+    return len(news.texts)
 
 
 def _changed(database: "Database", shown: dict[str, str]) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def signal(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a signal to a task; it is stored until a step receives it."""
+    """Send a signal to a task; it is kept until a step takes it."""
     from agent.cli import inputs
 
     value = None if payload is None else inputs.parse_json(payload, "the payload")

@@ -60,7 +60,7 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     bootstrap.hide_secrets(settings)
 
     async def ready(address: str | None) -> None:
-        first_name = _print_greeting(settings, database, is_worker=is_worker)
+        first_name, takes_text = _print_greeting(settings, database, is_worker=is_worker)
         if not is_worker:
             _print_address(settings, address)
             _print_channels(settings)
@@ -73,7 +73,8 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
                 lambda: operator.submit(first_task), is_idempotent=False
             )
         if not is_worker:
-            _print_suggestions(task_id, first_name if first_task is None else first_task.graph.name)
+            name = first_name if first_task is None else first_task.graph.name
+            _print_suggestions(task_id, name, takes_text=takes_text)
 
     try:
         event_loop.run(
@@ -91,8 +92,10 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             lock.release()
 
 
-def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bool) -> str:
-    """Print what runs here; return the name of a workflow to suggest."""
+def _print_greeting(
+    settings: "Settings", database: "Database", *, is_worker: bool
+) -> tuple[str, bool]:
+    """Print what runs here; return the name of a workflow to suggest, and whether one takes free text."""
     from agent import __version__
     from agent.cli.output.terminal import print_line
     from agent.daemon import workflow_overview
@@ -101,7 +104,7 @@ def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bo
     name = "agent worker" if is_worker else "agent"
     print_line(f"{name} {__version__} is running on {where}; Ctrl-C stops it", "bold")
     if is_worker:
-        return "NAME"
+        return "NAME", False
     entries = workflow_overview.scan(settings)
     print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
     known = workflow_overview.graphs_of(entries)
@@ -116,7 +119,8 @@ def _print_greeting(settings: "Settings", database: "Database", *, is_worker: bo
             about = [description or "", *workflow_overview.remarks(entry, known)]
         style = "red" if entry.problems else None
         print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
-    return next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
+    name = next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
+    return name, any((graph.on.get("chat") or {}).get("text") for graph in known.values())
 
 
 def _print_address(settings: "Settings", address: str | None) -> None:
@@ -147,11 +151,12 @@ def _print_channels(settings: "Settings") -> None:
         )
 
 
-def _print_suggestions(task_id: str | None, workflow: str) -> None:
+def _print_suggestions(task_id: str | None, workflow: str, *, takes_text: bool) -> None:
     """Suggest commands for another terminal."""
     from agent.cli.output.terminal import print_line, short
 
     rows = [
+        *([("chat", "talk to the assistant: type hello")] if takes_text else []),
         (f"run {workflow} --wait", "start a task and follow it"),
         ("tasks", "list tasks"),
         ("triggers", "list what starts by itself, and when"),

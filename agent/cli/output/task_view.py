@@ -179,6 +179,8 @@ def _waiting(on: dict[str, Any]) -> str:
             )
         case Timer(store_error=str() as problem):
             return f"waits for the artifact store: {terminal.one_line(problem, 200)}"
+        case Timer(turn_after=str() as task_id):
+            return f"waits for its turn: task {short(task_id)} answers first"
         case Timer() as timer:
             return _until(timer)
         case Child(task_id):

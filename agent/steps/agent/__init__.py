@@ -7,6 +7,7 @@ attempt stopped. So the loop may depend only on the step's definition and on the
 
 - `loop`: the turns (its keys: `agent.steps.spec.agent_config`). `toolbox`: the tools of one attempt;
   `tool`: one tool and one use of it.
+- `conversation`: what was said before, where the step continues a conversation.
 - `use_tool`: one use, with its approval and its record. `tool_snapshot`: the descriptions of external
   tools, recorded before the first turn. `tools`: the tools themselves, one module each.
 

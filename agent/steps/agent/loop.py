@@ -8,6 +8,7 @@ from typing import Final
 
 from agent.core.ids import request_hash
 from agent.models.protocol import Message, ModelRequest, Tool
+from agent.steps.agent.conversation import OpenConversation, open_conversation
 from agent.steps.agent.tool_snapshot import take_snapshots
 from agent.steps.agent.toolbox import Toolbox
 from agent.steps.agent.tools.mcp_sessions import Sessions, load_sdk
@@ -50,12 +51,15 @@ class _AgentLoop:
         self._context = context
         self._model = model_calls.model_named(context, config.model)
         self._max_tokens = model_calls.answer_tokens(context, self._model, config.max_tokens)
-        self._messages = [Message("user", str(config.goal))]
+        self._messages: list[Message] = []
         self._repeats = _RepeatDetector(config.max_repeats)
 
     async def run(self, sessions: Sessions) -> Outcome:
         config = self._config
         _hide_secrets(config, self._context)
+        conversation = await open_conversation(config, self._context, self._model)
+        self._messages = [*conversation.messages] if conversation is not None else []
+        self._messages.append(Message("user", str(config.goal)))
         toolbox = await self._open_toolbox(sessions)
         user = ToolUser(config, self._context, toolbox)
         turn, turns_left = 0, config.max_turns
@@ -79,11 +83,19 @@ class _AgentLoop:
                 continue
             output = model_calls.read_output(self._context, answer)
             if isinstance(output, ValidOutput):
-                return Succeeded(output.value)
+                return self._succeeded(output.value, answer, conversation)
             text = f"That answer cannot be used: {output.error.message}"
             self._messages.append(Message("user", f"{text}\nGive the whole answer again."))
         text = f"the goal was not reached within max_turns = {config.max_turns}"
         return Failed(StepError("max_turns", "limit", text))
+
+    def _succeeded(
+        self, output: Json, answer: ModelAnswer, conversation: OpenConversation | None
+    ) -> Succeeded:
+        if conversation is None:
+            return Succeeded(output)
+        exchange = conversation.exchange(self._context, str(self._config.goal), answer.text)
+        return Succeeded(output, exchange=exchange)
 
     async def _open_toolbox(self, sessions: Sessions) -> Toolbox:
         config, context = self._config, self._context

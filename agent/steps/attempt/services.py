@@ -10,6 +10,7 @@ from agent.core.clock import Clock
 from agent.core.thread_bridge import UnboundedThreads
 from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
+from agent.steps.types.conversation import Conversations
 from agent.steps.types.messages import Messenger
 from agent.steps.types.outcome import Json
 
@@ -147,6 +148,8 @@ class Services:
     """Starts missed runs of a schedule; only a daemon has it."""
     messenger: Messenger | None = None
     """Sends the messages of `message` steps."""
+    conversations: Conversations | None = None
+    """What was said in conversations, for `agent` steps that continue one."""
     memory: MemoryService | None = None
     """For the tool `memory` of agents."""
     engine: EngineService | None = None

@@ -165,6 +165,11 @@ def workflows_of(config: dict[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
+def keeps_conversation(config: dict[str, Any]) -> bool:
+    """Whether a step, by its definition, continues a conversation."""
+    return bool(config.get("conversation"))
+
+
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=50)]
 
 
@@ -175,6 +180,15 @@ class AgentConfig(_Keys):
     system: Text | None = None
     model: str | None = Field(default=None, description="a name of [models] in the configuration")
     tools: dict[ToolName, ToolConfig] = Field(default_factory=dict)
+    conversation: Text | None = Field(
+        default=None, description="its name: the step goes on with it; empty: none"
+    )
+    conversation_tokens: Count = Field(
+        default=8000,
+        ge=200,
+        le=1_000_000,
+        description="of what was said before, at most; older entries are summarised",
+    )
     max_turns: Count = Field(default=20, ge=1, le=1000, description="answers of the model, at most")
     max_tokens: Count | None = Field(default=None, ge=1, le=10_000_000)
     max_repeats: Count = Field(

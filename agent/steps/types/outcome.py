@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
+from agent.steps.types.conversation import Exchange
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
@@ -68,6 +69,8 @@ class Succeeded:
     """The output as JSON, when it is stored apart from its step."""
     text: str | None = field(default=None, compare=False, repr=False)
     """The output as JSON, once the runner has checked it."""
+    exchange: Exchange | None = None
+    """What the step appends to its conversation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class TerminalMessage:
     text: str
     attachments: list[dict[str, str | int | None]]
     task_id: str | None
+    workflow: str | None
     created_at: int
 
 
@@ -46,14 +47,16 @@ def add(
 def unread(connection: Connection, recipient: str, limit: int = 100) -> list[TerminalMessage]:
     """Return the messages that a person has not seen, the oldest first."""
     rows = connection.query(
-        "SELECT id, text, attachments, task_id, created_at FROM terminal_messages"
-        " WHERE recipient = :recipient AND shown_at IS NULL ORDER BY created_at, id LIMIT :limit",
+        "SELECT m.id, m.text, m.attachments, m.task_id, t.workflow_name, m.created_at"
+        " FROM terminal_messages AS m LEFT JOIN tasks AS t ON t.id = m.task_id"
+        " WHERE m.recipient = :recipient AND m.shown_at IS NULL"
+        " ORDER BY m.created_at, m.id LIMIT :limit",
         recipient=recipient,
         limit=limit,
     )
     return [
-        TerminalMessage(message_id, text, decode(attachments) or [], task_id, created_at)
-        for message_id, text, attachments, task_id, created_at in rows
+        TerminalMessage(message_id, text, decode(attachments) or [], *rest)
+        for message_id, text, attachments, *rest in rows
     ]
 
 

@@ -97,6 +97,7 @@ TASK_TYPES: Final[Mapping[str, ColumnType]] = {
     "pause_kind": "text",
     "pause_command": "text",
     "trigger_id": "text",
+    "conversation": "text",
     "chat_origin": "text",
 }
 

@@ -5,7 +5,7 @@ A part of the schema that `tables` declares.
 
 from typing import ClassVar
 
-from sqlalchemy import DDL, BigInteger, Column, Index, Integer, Text, event, text
+from sqlalchemy import DDL, BigInteger, CheckConstraint, Column, Index, Integer, Text, event, text
 from sqlmodel import Field, SQLModel
 
 
@@ -128,17 +128,42 @@ for _statement in (
     )
 
 
+class Conversation(SQLModel, table=True):
+    """A conversation; its row is the lock under which entries get their numbers."""
+
+    __tablename__: ClassVar[str] = "conversations"
+
+    id: str = Field(sa_type=Text, primary_key=True)
+    last_number: int = Field(sa_type=BigInteger)
+    # Entries up to this number were deleted by a person. Numbers are never used again.
+    forgotten_until: int = Field(default=0, sa_type=BigInteger)
+    created_at: int = Field(sa_type=BigInteger)
+    updated_at: int = Field(sa_type=BigInteger)
+
+
 class ConversationTurn(SQLModel, table=True):
     """One entry of a conversation: appended, never rewritten."""
 
     __tablename__: ClassVar[str] = "conversation_turns"
+    __table_args__ = (
+        CheckConstraint("role IN ('user', 'assistant', 'summary')", name="role_known"),
+        CheckConstraint("(role = 'summary') = (covers_until IS NOT NULL)", name="summary_covers"),
+        Index(
+            "conversation_summaries",
+            "conversation",
+            "number",
+            sqlite_where=text("role = 'summary'"),
+            postgresql_where=text("role = 'summary'"),
+        ),
+    )
 
     conversation: str = Field(sa_type=Text, primary_key=True)
     number: int = Field(sa_type=BigInteger, primary_key=True)
-    # user, assistant or summary.
     role: str = Field(sa_type=Text)
     content: str = Field(sa_type=Text)
+    # The task and the step that appended it; no foreign keys, since tasks are pruned first.
     task_id: str | None = Field(default=None, sa_type=Text)
+    step_id: str | None = Field(default=None, sa_type=Text)
     tokens: int = Field(sa_type=BigInteger)
     # Of a summary: the number of the last entry that it stands for.
     covers_until: int | None = Field(default=None, sa_type=BigInteger)

@@ -96,6 +96,17 @@ class Task(SQLModel, table=True):
                 "trigger_id IS NOT NULL AND status IN ('pending', 'running', 'paused')"
             ),
         ),
+        Index(
+            "tasks_open_by_conversation",
+            "conversation",
+            "id",
+            sqlite_where=text(
+                "conversation IS NOT NULL AND status IN ('pending', 'running', 'paused')"
+            ),
+            postgresql_where=text(
+                "conversation IS NOT NULL AND status IN ('pending', 'running', 'paused')"
+            ),
+        ),
     )
 
     id: str = Field(sa_type=Text, primary_key=True)
@@ -134,6 +145,8 @@ class Task(SQLModel, table=True):
     trigger_id: str | None = Field(default=None, sa_type=Text)
     # The chat where it was started: channel, recipient and thread. Children and retries inherit it.
     chat_origin: str | None = Field(default=None, sa_type=Text)
+    # The conversation whose turn it takes; null unless a step of its workflow keeps one.
+    conversation: str | None = Field(default=None, sa_type=Text)
 
 
 class Step(SQLModel, table=True):

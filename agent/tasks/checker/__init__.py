@@ -11,6 +11,7 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `ledger`: a task's calls, from intent to result.
 - `approvals`: questions to people, and the answers. `budgets`: what calls of models used.
 - `external_witness`: the database compared with what really happened outside.
+- `conversations`: what agents and people said, appended once for each step that succeeded.
 - `triggers`: schedules and watchers, their firings and tasks.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
   once.
@@ -24,7 +25,7 @@ The seventeen promises, and where each is checked (`_check_database` is in this 
 4.  A step starts only after the ends of its dependencies are recorded: `event_replay`;
     `row_invariants.check_dependencies`.
 5.  A succeeded step has exactly one outcome and never executes again: `event_replay`; `external_witness`
-    for effects; a task has at most one retry: `_check_database`.
+    for effects; `conversations` for what it said; a task has at most one retry: `_check_database`.
 6.  Events have no gaps, commit with their change and lead to the rows: `event_replay`, on one snapshot.
 7.  A write under an old claim changes nothing: `event_replay`, which finds moves from a state that the step
     had left and tokens without a claim; `_check_database` for commits of workers that were declared
@@ -60,6 +61,7 @@ from agent.store.read import audit_reads, message_audit
 from agent.store.read.audit_rows import AuditRows
 from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_tasks, row_invariants
 from agent.tasks.checker.agent_calls import check_agent_calls
+from agent.tasks.checker.conversations import check_conversations
 from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
@@ -203,4 +205,5 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
         )
     yield from check_triggers(connection)
     yield from check_agent_calls(connection)
+    yield from check_conversations(connection)
     yield from check_secrets(connection)

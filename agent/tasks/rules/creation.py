@@ -10,7 +10,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
-from agent.tasks.rules import advance
+from agent.tasks.rules import advance, conversations
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
@@ -75,6 +75,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         dedupe_key=submission.dedupe_key,
         created_at=now,
     )
+    conversations.join_line(task, graph)
     locked = LockedTask(task, graph, now, is_new=True)
     locked.source_path = submission.path
     for index in range(len(graph.steps)):

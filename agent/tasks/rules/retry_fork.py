@@ -17,6 +17,7 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, task_rows
+from agent.tasks.rules import conversations
 from agent.tasks.rules.carry_over import carry_over
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
@@ -54,6 +55,7 @@ def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> Lock
         task.depth = parent.depth
         trigger = json_values.encode(parent.trigger, "trigger")
     task.also(input=input_text, trigger=trigger)
+    conversations.join_line(task, old.graph)
     new = LockedTask(task, old.graph, old.now, is_new=True)
     new.retries = old
     _emit_created(new, {"retry_of": old.task.id})
@@ -70,6 +72,7 @@ def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json
         input_text = json_values.encode(check_inputs(graph, merged), "input")
     task = _successor(old, forked_from=old.task.id)
     task.also(input=input_text, trigger=trigger)
+    conversations.join_line(task, graph)
     new = LockedTask(task, graph, old.now, is_new=True)
     _emit_created(new, {"forked_from": old.task.id})
     asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))

@@ -12,7 +12,7 @@ from agent.core.state_machine import StepStatus
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows, writes
 from agent.store.engine.writes import Changes
-from agent.tasks.rules import call_ledger, inherited_calls
+from agent.tasks.rules import call_ledger, conversations, inherited_calls
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
@@ -58,6 +58,7 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     withdrawals = [approval for locked in locked_tasks for approval in locked.withdrawals]
     if withdrawals:
         approval_rows.withdraw(tx, withdrawals, now)
+    conversations.append(tx, locked_tasks, now)
 
 
 def _insert_tasks(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:

@@ -126,6 +126,8 @@ def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
             transitions.fail(locked, step, StepError("bad_output", "code", str(error)))
             return
         transitions.succeed(locked, step, output, outcome.idempotency_key)
+        if outcome.exchange is not None:
+            locked.exchanges.append((step.id, outcome.exchange))
 
 
 def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agent.core.state_machine import STEP_ENDED
 from agent.core.waits import ChildRequest
 from agent.steps.types.call_records import CallResult, Intent
+from agent.steps.types.conversation import Exchange
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
@@ -48,6 +49,7 @@ class LockedTask:
         "children",
         "ended",
         "events",
+        "exchanges",
         "graph",
         "intents",
         "is_complete",
@@ -94,6 +96,8 @@ class LockedTask:
         self.intents: list[tuple[str, int, Intent]] = []
         """(step id, attempt, intent) of calls that are about to be sent."""
         self.results: list[CallResult] = []
+        self.exchanges: list[tuple[str, Exchange]] = []
+        """(step id, exchange) that succeeded steps append to conversations."""
         self.children: list[tuple[StepRow, ChildRequest]] = []
         """Steps that wait on a child task, which this transaction creates at its end."""
         self.source_path: str | None = None

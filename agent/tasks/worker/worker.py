@@ -24,6 +24,7 @@ from agent.tasks.commit.batch import Batch, CommitResult
 from agent.tasks.commit.committer import Committer
 from agent.tasks.commit.faults import Phase
 from agent.tasks.commit.metrics import Blocks
+from agent.tasks.read_models.conversations import ConversationReader
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker import failures, results, shutdown
@@ -97,6 +98,7 @@ class Worker:
             models=models or ModelRegistry(),
             mcp=mcp or {},
             mail=mail or {},
+            conversations=ConversationReader(database),
         )
         self.attempts = Attempts(self.services, self.external.queue, self.wake)
         self.submitters = Submitters()

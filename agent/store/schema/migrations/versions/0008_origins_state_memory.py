@@ -132,6 +132,23 @@ def _create_memories() -> None:
 
 
 def _create_conversations() -> None:
+    op.add_column("tasks", sa.Column("conversation", sa.Text, nullable=True))
+    is_open = sa.text("conversation IS NOT NULL AND status IN ('pending', 'running', 'paused')")
+    op.create_index(
+        "tasks_open_by_conversation",
+        "tasks",
+        ["conversation", "id"],
+        sqlite_where=is_open,
+        postgresql_where=is_open,
+    )
+    op.create_table(
+        "conversations",
+        sa.Column("id", sa.Text, primary_key=True),
+        _number("last_number", is_null=False),
+        _number("forgotten_until", is_null=False),
+        _number("created_at", is_null=False),
+        _number("updated_at", is_null=False),
+    )
     op.create_table(
         "conversation_turns",
         sa.Column("conversation", sa.Text, primary_key=True),
@@ -139,7 +156,20 @@ def _create_conversations() -> None:
         _text("role", is_null=False),
         _text("content", is_null=False),
         _text("task_id"),
+        _text("step_id"),
         _number("tokens", is_null=False),
         _number("covers_until"),
         _number("created_at", is_null=False),
+        sa.CheckConstraint("role IN ('user', 'assistant', 'summary')", name="role_known"),
+        sa.CheckConstraint(
+            "(role = 'summary') = (covers_until IS NOT NULL)", name="summary_covers"
+        ),
+    )
+    is_summary = sa.text("role = 'summary'")
+    op.create_index(
+        "conversation_summaries",
+        "conversation_turns",
+        ["conversation", "number"],
+        sqlite_where=is_summary,
+        postgresql_where=is_summary,
     )
