@@ -26,6 +26,7 @@ from agent.cli.commands import (
     run,
     schedules,
     schema,
+    secrets,
     tasks,
     token,
     triggers,
@@ -113,6 +114,7 @@ app.command("chat")(chat.chat)
 app.command("pair")(pairing.pair)
 app.add_typer(pairing.app, name="pairings")
 app.command("doctor")(doctor.doctor)
+app.command("secrets")(secrets.secrets)
 app.add_typer(db.app, name="db")
 app.add_typer(token.app, name="token")
 app.command("version")(version.version)

@@ -3,6 +3,7 @@
 from pydantic import Field, field_validator, model_validator
 
 from agent.config.models import REFERENCE, Section
+from agent.core.secret_reference import FORMS
 
 OUTAGES = ("artifacts.unreachable", "artifacts.reachable")
 """The events about the store of large values."""
@@ -48,7 +49,7 @@ class TelegramSettings(Section):
     token: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the bot's token is: env:NAME or file:PATH. Empty: no bot.",
+        description=f"Where the bot's token is: {FORMS}. Empty: no bot.",
     )
     api_url: str = Field(
         default="https://api.telegram.org",
@@ -66,7 +67,7 @@ class SlackSettings(Section):
     bot_token: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the bot's token (xoxb-…) is: env:NAME or file:PATH. Empty: no app.",
+        description=f"Where the bot's token (xoxb-…) is: {FORMS}. Empty: no app.",
     )
     app_token: str = Field(
         default="",
@@ -95,7 +96,7 @@ class WebhookSettings(Section):
     secret: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the secret is (whsec_ and base64): env:NAME or file:PATH.",
+        description=f"Where the secret is (whsec_ and base64): {FORMS}.",
     )
     link_base_url: str = Field(
         default="",

@@ -61,6 +61,7 @@ COMMANDS = [
     "budget",
     "artifact",
     "doctor",
+    "secrets",
     "db",
     "token",
     "version",
