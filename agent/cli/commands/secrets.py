@@ -43,8 +43,9 @@ def secrets(
 ) -> None:
     """List references to secrets, and where each resolves from.
 
-    Values are never shown. Exits with 1 if a reference leads to no secret.
+    Values are never shown. Exits with 3 if a reference leads to no secret.
     """
+    from agent.cli.errors import Exit
     from agent.cli.output import terminal
 
     found = references_in_use(session.settings(), reads_slow=check)
@@ -59,7 +60,7 @@ def secrets(
         for user in entry.used_by:
             terminal.print_line(f"    {user}")
     if any(entry.is_found is False for entry in found):
-        raise typer.Exit(1)
+        raise typer.Exit(int(Exit.REFUSED))
 
 
 def references_in_use(settings: "Settings", *, reads_slow: bool) -> list[ReferenceInUse]:
@@ -123,7 +124,7 @@ def _checked(
     from agent.steps.types.errors import DefiniteFailure
 
     source = _source(reference, settings)
-    if reference.is_slow and not reads_slow:
+    if (reference.is_slow and not reads_slow) or _is_pipe(reference):
         return ReferenceInUse(reference.text, users, source, None, None)
     try:
         value = Secrets().resolve(reference.text, frozenset({()}))
@@ -131,6 +132,17 @@ def _checked(
         return ReferenceInUse(reference.text, users, None, False, error.error.message)
     problem = None if str(value).strip() else f"{reference.text} is empty"
     return ReferenceInUse(reference.text, users, source, problem is None, problem)
+
+
+def _is_pipe(reference: "Reference") -> bool:
+    """Whether reading it here would take away what a step should read."""
+    from agent.core.file_trust import is_special
+    from agent.steps.attempt.secrets import path_of
+
+    try:
+        return reference.source == "file" and is_special(path_of(reference.name).stat())
+    except (OSError, ValueError):
+        return False
 
 
 def _source(reference: "Reference", settings: "Settings") -> str:

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
@@ -96,19 +95,18 @@ class SecretCommands:
         assert child.stdout is not None and child.stderr is not None
         stdout = _Output(child.stdout, _MAX_OUTPUT_BYTES, child.pid)
         stderr = _Output(child.stderr, None, child.pid)
-        deadline = time.monotonic() + self._timeout_seconds
-        if not stdout.join(deadline) and stdout.is_open:
+        try:
+            exit_code = child.wait(self._timeout_seconds)
+        except subprocess.TimeoutExpired:
             raise SecretReadError(
                 f"{command} did not end within {self._timeout_seconds:g} s; it may wait for a person"
                 " to confirm (timeout_seconds in [secrets])"
-            )
-        try:
-            exit_code = child.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise SecretReadError(
-                f"{command} did not end within {self._timeout_seconds:g} s"
             ) from None
-        stderr.join(time.monotonic() + _DRAIN_SECONDS)
+        if not stdout.join(_DRAIN_SECONDS) and processes.group_runs(child.pid):
+            # Children that outlive the command hold its output open.
+            processes.signal_group(child.pid, signal.SIGKILL)
+            stdout.join(_DRAIN_SECONDS)
+        stderr.join(_DRAIN_SECONDS)
         if stdout.is_too_long:
             raise SecretReadError(f"{command} printed more than {_MAX_OUTPUT_BYTES} bytes")
         return exit_code, stdout.content, stderr.content
@@ -128,14 +126,12 @@ class _Output:
 
     @property
     def content(self) -> bytes:
+        """What was read so far."""
         return bytes(self._content)
 
-    @property
-    def is_open(self) -> bool:
-        return self._thread.is_alive()
-
-    def join(self, deadline: float) -> bool:
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of the pipe; return whether it was reached."""
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _read(self) -> None:
