@@ -1,16 +1,12 @@
 """`agent chat`: commands from a pipe, and questions as they come at a real terminal."""
 
 import json
-import os
-import pty
-import select
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.support.cli import Cli
+from tests.support.terminal import Terminal
 
 ASKING = """\
 name: asking
@@ -19,61 +15,13 @@ steps:
 """
 
 
-class Terminal:
-    """`agent chat` at a terminal of its own."""
-
-    def __init__(self, cli: Cli) -> None:
-        self._own, other = pty.openpty()
-        environment = {**cli.environment, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
-        # This terminal does not say where its cursor is.
-        environment["PROMPT_TOOLKIT_NO_CPR"] = "1"
-        self._process = subprocess.Popen(
-            [*PROGRAM, "chat"],
-            cwd=cli.directory,
-            env=environment,
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            start_new_session=True,
-        )
-        os.close(other)
-        self.text = ""
-
-    def expect(self, words: str) -> None:
-        """Wait until some words are on the screen."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
-        while words not in self.text:
-            assert time.monotonic() < give_up, self.text
-            if select.select([self._own], [], [], 0.2)[0]:
-                try:
-                    self.text += os.read(self._own, 65536).decode(errors="replace")
-                except OSError:
-                    raise AssertionError(self.text) from None
-
-    def type(self, text: str) -> None:
-        """Type a line."""
-        self.text = ""
-        os.write(self._own, f"{text}\r".encode())
-
-    def leave(self) -> int:
-        """Leave as people do, and return the exit code."""
-        os.write(self._own, b"\x04")
-        return self._process.wait(PATIENCE_SECONDS)
-
-    def close(self) -> None:
-        """End it in any case."""
-        self._process.kill()
-        self._process.wait()
-        os.close(self._own)
-
-
 @pytest.fixture
 def open_terminal(cli: Cli) -> Iterator[Callable[[], Terminal]]:
     """Return a function that begins a chat; all are ended."""
     opened: list[Terminal] = []
 
     def begin() -> Terminal:
-        opened.append(Terminal(cli))
+        opened.append(Terminal(cli, "chat"))
         return opened[-1]
 
     yield begin
