@@ -1,6 +1,7 @@
 """Questions at a real terminal: asked where the task is followed, and never decided by accident."""
 
 import getpass
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -192,39 +193,58 @@ def test_what_was_typed_before_the_question_is_no_answer(cli: Cli, at_terminal: 
 def test_an_answer_by_schema_over_http(cli: Cli, at_terminal: Open) -> None:
     """With --server: the token's scopes decide who may answer; a wrong value is asked for again."""
     cli.write("typed.yaml", TYPED)
-    cli.environment["AGENT_SERVER__PORT"] = "0"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cli.environment["AGENT_SERVER__PORT"] = str(port)
     with cli.daemon():
-        address = cli.wait_for(lambda: _address(cli))
-        cli.environment["AGENT_TOKEN_FILE"] = str(cli.directory / "data" / "token")
+        address = f"http://127.0.0.1:{port}"
         terminal = at_terminal("--server", address, "run", "typed.yaml", "--wait")
         terminal.expect(INPUT)
+        assert '"minimum": 1' in terminal.plain
         terminal.type("0")
-        terminal.expect("minimum")
+        terminal.expect("is less than the minimum")
         terminal.expect(INPUT)
         terminal.type("3")
         assert terminal.wait() == 0
-        assert "3" in terminal.plain
     (question,) = cli("approvals", "--all", "--json").json
     assert question["decision"]["channel"] == "api"
+    assert question["decision"]["value"] == 3
 
 
-def _address(cli: Cli) -> str | None:
-    import re
-
-    found = re.search(r"http://127\.0\.0\.1:\d+", (cli.directory / "daemon.log").read_text())
-    return found[0] if found else None
+UNKNOWN_STEPS = """\
+async def act(ctx):
+    def send():
+        with open("sent", "a") as sent:
+            sent.write("x")
+        if len(open("sent").read()) < 2:
+            raise OSError("the line is dead")
+        return "sent"
+    return await ctx.call("send", {"to": "ada"}, send)
+"""
 
 
 @pytest.mark.process
 def test_an_unknown_effect_takes_whole_words(cli: Cli, at_terminal: Open) -> None:
     """`done`, `retry` or `fail`: one letter decides nothing about an effect."""
+    cli.write("unknown_steps.py", UNKNOWN_STEPS)
     cli.write(
-        "crash.yaml",
-        "name: crash\nsteps:\n  act:\n    shell: {script: 'kill -9 $PPID; sleep 60'}\n",
+        "unknown.yaml", "name: unknown\nsteps: {act: {python: {call: 'unknown_steps:act'}}}\n"
     )
-    Terminal(cli, "run", "crash.yaml").wait()
-    (task,) = cli("tasks", "--json").json
-    cli("cancel", task["id"])
+    # The effect may be under way until then; no question is asked before.
+    cli.environment |= {
+        "AGENT_STEPS__CALL_SECONDS": "0.1",
+        "AGENT_STEPS__SEND_WINDOW_SECONDS": "0.1",
+    }
+    terminal = at_terminal("run", "unknown.yaml")
+    terminal.expect("done, retry, fail, later or quit? ")
+    assert '"to": "ada"' in terminal.plain
+    terminal.type("d")
+    terminal.expect("'d' is none of these")
+    assert (cli.directory / "sent").read_text() == "x"
+    terminal.type("retry")
+    assert terminal.wait() == 0
+    assert (cli.directory / "sent").read_text() == "xx"
 
 
 def test_without_a_terminal_nothing_is_asked(cli: Cli, at_terminal: Open) -> None:
