@@ -12,7 +12,7 @@ from keyring.errors import KeyringLocked
 class FileKeyring(KeyringBackend):
     """Reads entries of the file that `TEST_KEYRING` names; `locked` and `hangs` are states."""
 
-    priority = 1  # type: ignore[assignment]
+    priority = 1
 
     def get_password(self, service: str, username: str) -> str | None:
         """Return an entry."""

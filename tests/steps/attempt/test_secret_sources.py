@@ -1,16 +1,23 @@
 """Secrets that take long: read once for all that wait, kept for a while, and never waited for too long."""
 
+import asyncio
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from agent.core.environment_file import EnvironmentFile
+from agent.core.file_trust import Trust
 from agent.core.redaction import everywhere
 from agent.steps.attempt import secret_sources
 from agent.steps.attempt.secret_sources import SecretReadError, SecretSources, SlowReads
-from agent.steps.attempt.secrets import Secrets, SecretWatcher
+from agent.steps.attempt.secrets import Secrets, SecretWatcher, secret_watcher
 from agent.steps.types.errors import DefiniteFailure
-from tests.support.attempt import run
+from agent.steps.types.outcome import Failed, Outcome, Returned, Succeeded
+from agent.workflows.graph import Graph, Step
+from tests.support.attempt import Trial, run, until
 
 ALL = frozenset({()})
 
@@ -176,3 +183,115 @@ def test_a_source_that_was_not_set_up_is_an_error(slow: SlowReads) -> None:
     with pytest.raises(DefiniteFailure, match="no source exec:"):
         Secrets().resolve("exec:a", ALL)
     assert SecretSources().environment_value("SURELY_NOT_SET_HERE") is None
+
+
+@pytest.fixture
+def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the `.env` file of this process, with one value."""
+    path = tmp_path / ".env"
+    path.touch(mode=0o600)
+    path.write_text("ONLY_HERE=dotenv-hunter2\nSHADOWED=dotenv-shadowed\n")
+    monkeypatch.delenv("ONLY_HERE", raising=False)
+    monkeypatch.setenv("SHADOWED", "real-shadowed")
+    monkeypatch.setattr(
+        secret_sources.sources, "environment_file", EnvironmentFile(path, Trust), raising=True
+    )
+    return path
+
+
+def shell(script: str, env: dict[str, str], **inputs: str) -> Trial:
+    """Return a `shell` step that may inherit everything a test is about."""
+    config = {"script": script, "env": env, "inherit": ["ONLY_HERE", "SHADOWED"], "effect": "none"}
+    return Trial("shell", config, inputs=dict(inputs))
+
+
+def stdout(trial: Trial) -> str:
+    """Run an attempt and return what its command printed."""
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Succeeded), outcome
+    return str(outcome.output["stdout"])
+
+
+def test_the_file_serves_references_and_is_never_exported(dotenv: Path) -> None:
+    """A command gets what its `env` names and nothing else; the real environment wins."""
+    script = 'echo "${#A} $A $B ${ONLY_HERE-unset}"; env | grep -c hunter2 || true'
+    trial = shell(script, {"A": "env:ONLY_HERE", "B": "env:SHADOWED"})
+    assert stdout(trial) == "14 [redacted] [redacted] unset\n1\n", "only A has it"
+    assert "ONLY_HERE" not in os.environ
+    assert everywhere.redact("dotenv-shadowed") == "dotenv-shadowed", "it is not what counts"
+    dotenv.write_text("ONLY_HERE=replaced-hunter3\n")
+    secret_watcher._checked_at = float("-inf")
+    assert stdout(trial) == "16 [redacted] [redacted] unset\n0\n", "the new one"
+
+
+def test_references_count_only_in_the_definition(slow: SlowReads, dotenv: Path) -> None:
+    """What a template gives is data, beside a reference that is resolved."""
+    slow.readers = {"exec": lambda _: "exec-value-1", "keyring": lambda _: "keyring-value"}
+    for given in ("exec:a", "keyring:a/b", "env:ONLY_HERE"):
+        env = {"A": "exec:a", "D": "{{ inputs.given }}"}
+        assert stdout(shell('echo "$D ${#A}"', env, given=given)) == f"{given} 12\n"
+
+
+def test_a_step_that_cannot_get_its_secret_fails_before_its_effect(slow: SlowReads) -> None:
+    """No intent is recorded, and the failure is definite: a prompt is not repeated by retries."""
+    slow.readers["exec"] = lambda _: _fail()
+    trial = Trial("shell", {"argv": ["true"], "env": {"A": "exec:a"}})
+    outcome = run(trial.attempt())
+    assert isinstance(outcome, Failed)
+    assert (outcome.error.code, outcome.error.message) == ("secret_missing", "declined")
+    assert trial.journal.intents == []
+
+
+def test_secrets_are_known_before_any_step_of_the_workflow_runs(slow: SlowReads) -> None:
+    """Also in steps that do not use them, in every form that redaction knows."""
+    slow.readers["exec"] = lambda _: "exec-hunter2-value"
+    trial = shell("printf exec-hunter2-value | base64; echo exec-hunter2-value", {})
+    later = Step(name="later", kind="shell", config={"argv": ["x"], "env": {"A": "exec:a"}})
+    trial.graph = Graph(name="trial", steps=[trial.step, later])
+    assert stdout(trial) == "[redacted]\n[redacted]\n"
+
+
+def test_an_attempt_that_waits_for_a_prompt_can_be_stopped(slow: SlowReads) -> None:
+    """A shutdown does not wait for a person."""
+    started, go = threading.Event(), threading.Event()
+
+    def read(_: str) -> str:
+        started.set()
+        return str(go.wait(30))
+
+    slow.readers["exec"] = read
+    trial = Trial("shell", {"argv": ["true"], "env": {"A": "exec:a"}})
+
+    async def stopped() -> Outcome:
+        attempt = asyncio.ensure_future(trial.attempt())
+        await until(started.is_set)
+        trial.signals.stop_for("shutdown")
+        return await attempt
+
+    assert run(stopped()) == Returned("shutdown")
+    go.set()
+
+
+def test_a_secret_that_is_read_again_blocks_no_other_step(slow: SlowReads) -> None:
+    """A prompt in the middle of a daemon's life: the event loop runs on."""
+    started, go = threading.Event(), threading.Event()
+    slow.readers["exec"] = lambda _: "first-value"
+    trial = shell('printf "%s" "${#A}"', {"A": "exec:a"})
+    assert stdout(trial) == "11"
+
+    def read(_: str) -> str:
+        started.set()
+        return "unblocked" if go.wait(5) else "blocked"
+
+    slow.readers["exec"] = read
+    slow.clear()
+
+    async def both() -> Outcome:
+        attempt = asyncio.ensure_future(trial.attempt())
+        await until(started.is_set)
+        go.set()
+        return await attempt
+
+    outcome = run(both())
+    assert isinstance(outcome, Succeeded)
+    assert outcome.output["stdout"] == str(len("unblocked"))
