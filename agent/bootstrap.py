@@ -70,6 +70,7 @@ def _database_of(settings: Settings) -> Database:
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
+    configure_secrets(settings)
     database.blob_stores = blob_stores_of(settings)
     _check_name(database)
     return database
@@ -161,10 +162,41 @@ def collect_garbage_seldom() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def configure_secrets(settings: Settings) -> None:
+    """Set up where this process reads secrets from."""
+    from agent.config.file_exposure import trust_of
+    from agent.core.environment_file import EnvironmentFile
+    from agent.steps.attempt.secret_sources import sources
+
+    path = settings.environment_file.absolute()
+    if sources.environment_file is None or sources.environment_file.path != path:
+        sources.environment_file = EnvironmentFile(path, lambda: trust_of(settings))
+    slow, configured = sources.slow, settings.secrets
+    slow.timeout_seconds = configured.timeout_seconds
+    slow.cache_seconds = configured.cache_seconds
+    slow.readers = {"keyring": _read_keyring, "exec": lambda name: _read_command(settings, name)}
+
+
+def _read_keyring(name: str) -> str:
+    from agent.steps.attempt.keyring_entries import read_entry
+
+    return read_entry(name)
+
+
+def _read_command(settings: Settings, name: str) -> str:
+    from agent.steps.process.secret_command import SecretCommands
+
+    configured = settings.secrets
+    inherit = (*settings.shell.inherit, *configured.inherit)
+    base = str(settings.base.absolute())
+    return SecretCommands(configured.exec, configured.timeout_seconds, inherit, base).read(name)
+
+
 def hide_secrets(settings: Settings) -> None:
     """Redact the secrets that the configuration references in everything this process writes."""
     from agent.steps.attempt.secrets import secret_watcher
 
+    configure_secrets(settings)
     secret_watcher.add(settings.model_dump(mode="json"))
 
 

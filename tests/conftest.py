@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from agent.core.redaction import everywhere
-from agent.steps.attempt import prepare, secrets
+from agent.steps.attempt import prepare, secret_sources, secrets
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.support.postgres import shared_server
@@ -38,7 +38,9 @@ def _nothing_hidden() -> Iterator[None]:
     """Forget what a test has hidden: a process hides for all that runs in it, also other tests."""
     yield
     everywhere.clear()
-    secrets.secret_watcher._seen.clear()
+    secrets.secret_watcher.clear()
+    secret_sources.sources.environment_file = None
+    secret_sources.sources.slow.clear()
     prepare._watched.clear()
 
 

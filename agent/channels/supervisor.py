@@ -12,7 +12,7 @@ from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.delivery_loop import DeliveryLoop
 from agent.channels.link_signing import key_of
 from agent.channels.receive_loop import record_trouble
-from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.channels.telegram.telegram import Telegram
 from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
@@ -47,6 +47,12 @@ def open_channel(name: str, settings: Settings, database: Database) -> Channel:
         return _open_slack(settings, database)
     hook = settings.channels.webhook
     return Webhook(hook, key_of(read_secret(hook.secret)), database.clock)
+
+
+def _secret_refs(name: str, settings: Settings) -> list[str]:
+    """Return the references that a channel's section of the configuration has."""
+    section: dict[str, object] = getattr(settings.channels, name).model_dump()
+    return [value for value in section.values() if isinstance(value, str)]
 
 
 def _open_slack(settings: Settings, database: Database) -> Channel:
@@ -143,6 +149,7 @@ class Channels:
         while True:
             pause = backoff.next_seconds()
             try:
+                await prefetch_secrets(*_secret_refs(name, self._settings))
                 await self._run_channel(open_channel(name, self._settings, self._database))
             except (SecretError, MissingLibraryError) as error:
                 trouble = f"cannot be opened: {error}"

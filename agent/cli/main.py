@@ -28,6 +28,7 @@ from agent.cli.commands import (
     run,
     schedules,
     schema,
+    secrets,
     tasks,
     token,
     triggers,
@@ -117,6 +118,7 @@ app.add_typer(conversations.app, name="conversations")
 app.command("pair")(pairing.pair)
 app.add_typer(pairing.app, name="pairings")
 app.command("doctor")(doctor.doctor)
+app.command("secrets")(secrets.secrets)
 app.add_typer(db.app, name="db")
 app.add_typer(token.app, name="token")
 app.command("version")(version.version)

@@ -28,4 +28,7 @@ InputJsonOption = Annotated[
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Keep printing as more arrives; Ctrl-C stops.")
 ]
+NoInputOption = Annotated[
+    bool, typer.Option("--no-input", help="Ask nothing here; questions stay open.")
+]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task to its end.")]

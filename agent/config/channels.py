@@ -5,12 +5,13 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from agent.config.models import REFERENCE, Section
+from agent.core.secret_reference import ANY, FORMS
 
 Address = Annotated[
     str,
     Field(
         pattern=r"^(telegram:(-?[0-9]+|@\w+)|slack:[A-Z][A-Z0-9]+|terminal:[^\s:]+"
-        r"|apprise:(env:[A-Z_][A-Z0-9_]*|file:\S.*))$"
+        rf"|apprise:({ANY}))$"
     ),
 ]
 """A recipient of messages."""
@@ -66,7 +67,7 @@ class TelegramSettings(Section):
     token: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the bot's token is: env:NAME or file:PATH. Empty: no bot.",
+        description=f"Where the bot's token is: {FORMS}. Empty: no bot.",
     )
     api_url: str = Field(
         default="https://api.telegram.org",
@@ -84,7 +85,7 @@ class SlackSettings(Section):
     bot_token: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the bot's token (xoxb-…) is: env:NAME or file:PATH. Empty: no app.",
+        description=f"Where the bot's token (xoxb-…) is: {FORMS}. Empty: no app.",
     )
     app_token: str = Field(
         default="",
@@ -113,7 +114,7 @@ class WebhookSettings(Section):
     secret: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the secret is (whsec_ and base64): env:NAME or file:PATH.",
+        description=f"Where the secret is (whsec_ and base64): {FORMS}.",
     )
     link_base_url: str = Field(
         default="",

@@ -175,6 +175,7 @@ def _mend(settings: Settings, trust: Trust) -> Iterator[str]:
 
 def _power_files(settings: Settings) -> Iterator[Path]:
     yield settings.home
+    yield settings.environment_file
     yield from secret_files(settings)
 
 

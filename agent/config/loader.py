@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from agent.config.mail import ImapSettings, MailSettings
 from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings, sections
+from agent.core.secret_reference import FORMS
 
 DEFAULT_FILE = "config.toml"
 _PREFIX = "AGENT_"
@@ -119,10 +120,12 @@ def _message(path: list[str], problem: Any) -> str:
     ):
         # The value may be the secret itself: the message does not repeat it.
         what = path[-1]
-        return (
-            f"must say where the {what} is, as env:NAME or file:PATH, and is not the {what} itself"
-        )
-    if path[0] == "mcp" or path[:2] == ["artifacts", "options"] or path in _MAY_HOLD_SECRETS:
+        return f"must say where the {what} is, as {FORMS}, and is not the {what} itself"
+    if (
+        path[0] in ("mcp", "secrets")
+        or path[:2] == ["artifacts", "options"]
+        or path in _MAY_HOLD_SECRETS
+    ):
         # The same for values of its environment, its headers, its options and its URL.
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":

@@ -72,7 +72,7 @@ MAIL_TEXT = """\
 #                                    # address that http.allow_private lists
 # port = 465                         # if it is not the usual one
 # user = "ann@example.org"
-# password = "env:WORK_MAIL_PASSWORD"   # env:NAME or file:PATH, never the password itself
+# password = "env:WORK_MAIL_PASSWORD"   # env:, file:, keyring: or exec:, never the password itself
 # from = "Ann <ann@example.org>"
 # also_from = ["info@example.org"]   # other addresses that a step's `from` may use
 # timeout_seconds = 120.0            # for one mail, where the step has no timeout

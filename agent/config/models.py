@@ -4,7 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-REFERENCE = r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+"
+from agent.core import secret_reference
+from agent.core.secret_reference import FORMS
+
+REFERENCE = secret_reference.PATTERN_OR_EMPTY
 """Where a secret is; never the secret itself."""
 
 
@@ -67,7 +70,7 @@ class ArtifactSettings(Section):
     key: str = Field(
         default="",
         pattern=REFERENCE,
-        description="Where the access key of an S3 store is: env:NAME or file:PATH. Empty: where"
+        description=f"Where the access key of an S3 store is: {FORMS}. Empty: where"
         " its driver finds one by itself.",
     )
     secret: str = Field(
@@ -77,8 +80,8 @@ class ArtifactSettings(Section):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="What else fsspec's driver takes, for any store; a text may be env:NAME or"
-        ' file:PATH, as in { token = "file:/run/secrets/token" }.',
+        description="What else fsspec's driver takes, for any store; a text may be a reference,"
+        ' as in { token = "file:/run/secrets/token" }.',
     )
 
     @field_validator("url")
@@ -140,7 +143,7 @@ class ModelSettings(Section):
     provider: Literal["anthropic", "openai", "echo"]
     model: str = ""
     base_url: str = Field(default="", pattern=r"^$|^https?://.+")
-    key: str = Field(default="", pattern=r"^$|^env:[A-Z_][A-Z0-9_]*$|^file:.+")
+    key: str = Field(default="", pattern=REFERENCE)
     usd_per_million_in: float | None = Field(default=None, ge=0, le=10**6)
     usd_per_million_out: float | None = Field(default=None, ge=0, le=10**6)
     max_output_tokens: int | None = Field(default=None, ge=1, le=10**8)
@@ -179,7 +182,7 @@ MODELS_TEXT = """\
 # [models.claude]
 # provider = "anthropic"             # or "openai": OpenAI, and every server that speaks its protocol
 # model = "claude-sonnet-5-5"        # its name at the provider
-# key = "env:ANTHROPIC_API_KEY"      # where the key is: env:NAME or file:PATH, never the key itself
+# key = "env:ANTHROPIC_API_KEY"      # where the key is (a reference, see [secrets]), never the key itself
 # usd_per_million_in = 3.0           # prices, as your provider publishes them; a model without
 # usd_per_million_out = 15.0         # them is refused wherever money is capped
 # max_output_tokens = 64000          # optional

@@ -23,6 +23,8 @@ from agent.config.models import (
     ModelSettings,
     Section,
 )
+from agent.config.secrets import SecretSettings
+from agent.core import environment_file
 
 
 def _check_private(entry: str) -> str:
@@ -323,6 +325,7 @@ class Settings(Section):
     notify: NotifySettings = Field(default_factory=NotifySettings)
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     prune: PruneSettings = Field(default_factory=PruneSettings)
+    secrets: SecretSettings = Field(default_factory=SecretSettings)
     workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
@@ -352,6 +355,11 @@ class Settings(Section):
         """Where large values are kept; paths are relative to the configuration's directory."""
         url = self.artifacts.url
         return url if not url or "://" in url else str((self.base / url).absolute())
+
+    @property
+    def environment_file(self) -> Path:
+        """The file whose values `env:NAME` references may use, beside the configuration."""
+        return self.base / environment_file.NAME
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:

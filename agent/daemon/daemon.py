@@ -22,6 +22,7 @@ from agent.daemon import event_logging, jobs, startup_retry
 from agent.daemon.job_scheduler import JobScheduler
 from agent.daemon.prune_job import PruneJob
 from agent.daemon.trigger_jobs import TriggerJobs
+from agent.steps.process import secret_command
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.read_models.event_tail import EventTail
@@ -166,7 +167,7 @@ class Daemon:
         """Stop gracefully at the first signal, and at once at the second."""
         if self._is_stopping:
             log.warning("stopped at once", signal=number.name)
-            os._exit(128 + number)
+            _exit_now(128 + number)
         self._is_stopping = True
         log.info("stopping", signal=number.name)
         _exit_after(self._settings.engine.shutdown_seconds + _FORCED_EXIT_SECONDS)
@@ -236,6 +237,12 @@ def _open_channels(settings: Settings, database: Database) -> "Channels | None":
 
 def _exit_after(seconds: float) -> None:
     """End the process after this time even if something hangs; its steps are rescued later."""
-    timer = threading.Timer(seconds, os._exit, args=(1,))
+    timer = threading.Timer(seconds, _exit_now, args=(1,))
     timer.daemon = True
     timer.start()
+
+
+def _exit_now(code: int) -> None:
+    """End this process without its exit handlers; commands that read secrets end with it."""
+    secret_command.end_commands()
+    os._exit(code)

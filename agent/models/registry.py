@@ -25,7 +25,7 @@ class Model:
     """The provider's name of it."""
     base_url: str | None
     key: str | None
-    """A reference to its key (`env:NAME`, `file:PATH`), never the key; None for a model without a key."""
+    """A reference to its key (`env:NAME` and the like), never the key; None for a model without a key."""
     price: Price | None
     """None when the configuration has no price: the model is then refused wherever money is capped."""
     max_output_tokens: int | None

@@ -19,6 +19,7 @@ from agent.core.clock import SECOND, Clock
 from agent.core.ids import new_id
 from agent.core.redaction import everywhere
 from agent.core.state_machine import TRIGGER, TriggerStatus, moved
+from agent.steps.attempt.secrets import secret_watcher
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
@@ -179,6 +180,8 @@ class WatchRunner:
         spec = decode(row.spec)
         context = await asyncio.to_thread(self.context_of, row, spec)
         cursor = decode(await asyncio.to_thread(self._cursor, row.id))
+        # What a poll finds may contain any secret of this process.
+        await secret_watcher.read_unread()
         try:
             async with asyncio.timeout(context.timeout_seconds):
                 poll = await source_of(spec).poll(cursor, context)

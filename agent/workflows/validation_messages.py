@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from agent.core import secret_reference
 from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.durations import format_duration
 from agent.workflows.templates.templates import has_templates
@@ -203,8 +204,9 @@ def _pattern_message(value: str, pattern: str, field: FieldInfo | None) -> tuple
         near = re.sub(r"[^a-z0-9_]+", joint, value.lower()).strip(joint)
         hint = f"did you mean {near!r}?" if re.fullmatch(pattern, near) else None
         return f"{shown(value)} is not a name: {message}", hint
-    if pattern.startswith("^(env|file)"):
-        return "a secret is given by reference: env:NAME or file:PATH", None
+    if pattern == secret_reference.PATTERN:
+        # What was given may be the secret itself: the message does not repeat it.
+        return f"a secret is given by reference: {secret_reference.FORMS}", None
     if field is not None and field.examples:
         return f"{shown(value)} is not of the right form", f"write it like {field.examples[0]!r}"
     return f"{shown(value)} does not have the form {pattern}", None

@@ -53,6 +53,8 @@ SUBSET = (
     "tests/steps/attempt/test_recorded_failures.py",
     "tests/steps/attempt/test_changed_requests.py",
     "tests/steps/attempt/test_secrets.py",
+    "tests/steps/attempt/test_secret_sources.py",
+    "tests/core/test_environment_file.py",
     "tests/approvals/test_gate.py",
     "tests/tasks/rules/test_advance.py",
     "tests/tasks/rules/test_fanout.py",
@@ -87,6 +89,7 @@ SUBSET = (
     "tests/crash/test_commits.py",
     "tests/bad_input/test_directories.py",
     "tests/workflows/test_schema_cost.py",
+    "tests/cli/output/test_inline_answers.py",
 )
 """They cover every promise of the engine; PostgreSQL runs only where SQLite shows no defect."""
 MOST_SECONDS = 900

@@ -63,6 +63,7 @@ COMMANDS = [
     "budget",
     "artifact",
     "doctor",
+    "secrets",
     "db",
     "token",
     "version",

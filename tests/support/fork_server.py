@@ -203,9 +203,17 @@ def _become(request: dict[str, Any]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    if request["stdin"].startswith("/dev/pts/"):
+        # The terminal that a session's leader opens first is the one whose Ctrl-C reaches it.
+        os.setsid()
     _redirect(0, request["stdin"], os.O_RDONLY)
     _redirect(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _redirect(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if os.isatty(0):
+        # The server's own streams are of another kind: they buffer whole blocks.
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
     random.seed()
     sys.argv = ["agent", *request["argv"]]
     sys.path[0] = request["directory"]  # as `python -m` has it

@@ -1,57 +1,71 @@
-"""`agent chat` at a pseudo-terminal."""
+"""A command at a terminal of its own: a real pseudo-terminal, its controlling one."""
 
 import os
 import pty
+import re
 import select
-import subprocess
 import time
+from pathlib import Path
 
-from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
+from tests.support import fork_server
+from tests.support.cli import PATIENCE_SECONDS, Cli
+
+_STYLES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class Terminal:
-    """`agent chat` at a terminal of its own."""
+    """One command, and the person in front of it."""
 
-    def __init__(self, cli: Cli) -> None:
-        self._own, other = pty.openpty()
+    def __init__(self, cli: Cli, *arguments: str) -> None:
+        self._own, self._other = pty.openpty()
         environment = {**cli.environment, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
         # This terminal does not say where its cursor is.
         environment["PROMPT_TOOLKIT_NO_CPR"] = "1"
-        self._process = subprocess.Popen(
-            [*PROGRAM, "chat"],
-            cwd=cli.directory,
-            env=environment,
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            start_new_session=True,
+        screen = Path(os.ttyname(self._other))
+        self._process = fork_server.shared().start(
+            list(arguments), cli.directory, environment, stdin=screen, stdout=screen, stderr=screen
         )
-        os.close(other)
         self.text = ""
+
+    @property
+    def plain(self) -> str:
+        """What is on the screen, without colours and movements."""
+        return _STYLES.sub("", self.text).replace("\r", "")
 
     def expect(self, words: str) -> None:
         """Wait until some words are on the screen."""
         give_up = time.monotonic() + PATIENCE_SECONDS
-        while words not in self.text:
-            assert time.monotonic() < give_up, self.text
-            if select.select([self._own], [], [], 0.2)[0]:
-                try:
-                    self.text += os.read(self._own, 65536).decode(errors="replace")
-                except OSError:
-                    raise AssertionError(self.text) from None
+        while words not in self.text and words not in self.plain:
+            assert time.monotonic() < give_up, self.text[-3000:]
+            assert self._read(), self.text[-3000:]
 
-    def type(self, text: str) -> None:
-        """Type a line."""
+    def type(self, text: str, end: str = "\r") -> None:
+        """Type a line, or other keys without an end."""
         self.text = ""
-        os.write(self._own, f"{text}\r".encode())
+        os.write(self._own, f"{text}{end}".encode())
 
     def leave(self) -> int:
         """Leave as people do, and return the exit code."""
         os.write(self._own, b"\x04")
+        return self.wait()
+
+    def wait(self) -> int:
+        """Read to the end and return the exit code."""
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while self._read():
+            assert time.monotonic() < give_up, self.text[-3000:]
         return self._process.wait(PATIENCE_SECONDS)
 
     def close(self) -> None:
         """End it in any case."""
         self._process.kill()
-        self._process.wait()
-        os.close(self._own)
+        for descriptor in (self._own, self._other):
+            os.close(descriptor)
+
+    def _read(self) -> bool:
+        """Read what comes within a moment; return False once the command has ended and all is read."""
+        has_ended = self._process.poll() is not None
+        if select.select([self._own], [], [], 0.0 if has_ended else 0.1)[0]:
+            self.text += os.read(self._own, 65536).decode(errors="replace")
+            return True
+        return not has_ended

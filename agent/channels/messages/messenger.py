@@ -8,11 +8,11 @@ from typing import Final, Protocol
 from agent.channels.chat.chat_error import ChatError
 from agent.channels.messages import failures, plain_text, slack_blocks, telegram_html
 from agent.channels.messages.split import split
-from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.config.settings import Settings
 from agent.core.scopes import implied
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.messages import Sending
+from agent.steps.types.messages import Recipient, Sending
 from agent.store.channels import pairings
 from agent.store.db.database import Database
 
@@ -51,6 +51,7 @@ class ChannelMessenger:
     async def send(self, sending: Sending) -> str:
         """Send one part and return the channel's id of the message."""
         try:
+            await self._prefetch(sending.recipient)
             return await self._sender(sending.recipient.channel).send(sending)
         except ChatError as error:
             raise failures.as_step_failure(error) from None
@@ -60,6 +61,16 @@ class ChannelMessenger:
         while self._senders:
             _, sender = self._senders.popitem()
             await sender.close()
+
+    async def _prefetch(self, recipient: Recipient) -> None:
+        """Read secrets that take long off the loop; one that cannot be read fails where it is used."""
+        channels = self._settings.channels
+        references = {
+            "telegram": channels.telegram.token,
+            "slack": channels.slack.bot_token,
+            "apprise": recipient.id,
+        }
+        await prefetch_secrets(references.get(recipient.channel, ""))
 
     def _sender(self, channel: str) -> Sender:
         sender = self._senders.get(channel)

@@ -1,11 +1,11 @@
 """`agent approvals`, `approve`, `deny`, `answer` and `defer`: questions to people, and answers."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agent.cli import invocation, session
-from agent.cli.options import JsonOption, LimitOption
+from agent.cli import session
+from agent.cli.options import JsonOption, LimitOption, NoInputOption, WaitOption
 
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 ApprovalArgument = Annotated[
     str, typer.Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
 ]
+
+
+class FollowOptions(NamedTuple):
+    """What follows an answer: whether the task is followed, and how."""
+
+    wait: bool
+    no_input: bool
+    as_json: bool
 
 
 def approvals(
@@ -56,10 +64,13 @@ def approve(
         ),
     ] = None,
     *,
+    wait: WaitOption = False,
+    no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Approve: the step runs as shown, with the changes of --set."""
-    _answer(approval, "approve", comment=comment, edits=_edits(edits or []), as_json=as_json)
+    follow = FollowOptions(wait, no_input, as_json)
+    _answer(approval, "approve", follow, comment=comment, edits=_edits(edits or []))
 
 
 def deny(
@@ -68,10 +79,12 @@ def deny(
         str | None, typer.Option("--reason", help="Becomes part of the step's error.")
     ] = None,
     *,
+    wait: WaitOption = False,
+    no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Deny: the step fails."""
-    _answer(approval, "deny", comment=reason, as_json=as_json)
+    _answer(approval, "deny", FollowOptions(wait, no_input, as_json), comment=reason)
 
 
 def answer(
@@ -87,6 +100,8 @@ def answer(
         str | None, typer.Option("--comment", help="Stored with the answer.")
     ] = None,
     *,
+    wait: WaitOption = False,
+    no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question with a value.
@@ -96,7 +111,8 @@ def answer(
     import sys
 
     text = sys.stdin.read().removesuffix("\n") if value == "-" else value
-    _answer(approval, "answer", comment=comment, text=text, as_json=as_json)
+    follow = FollowOptions(wait, no_input, as_json)
+    _answer(approval, "answer", follow, comment=comment, text=text)
 
 
 def defer(
@@ -135,13 +151,16 @@ def defer(
 def _answer(
     approval: str,
     decision: "AnswerVerb",
+    follow: FollowOptions,
     *,
-    as_json: bool,
     comment: str | None = None,
     text: str | None = None,
     edits: dict[str, Any] | None = None,
 ) -> None:
-    """Find the question, answer it as the user of this terminal, and print the result."""
+    """Find the question, answer it as the user of this terminal, and print the result.
+
+    With `wait` the task is followed then, and the document that --json prints is the task's.
+    """
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
@@ -151,12 +170,17 @@ def _answer(
         value = None if text is None else _value(client.approval(approval_id), text)
         client.decide(approval_id, decision, comment=comment, value=value, edits=edits)
         document = client.approval(approval_id)
-        if as_json:
+        if follow.as_json and not follow.wait:
             terminal.print_json(document)
             return
-        terminal.print_line(
-            f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
-        )
+        if not follow.as_json:
+            terminal.print_line(
+                f"{terminal.short(approval_id)}: {document['status']} (step {document['step']})"
+            )
+        if follow.wait:
+            run.follow_to_end(
+                client, document["task"], as_json=follow.as_json, no_input=follow.no_input
+            )
         if document["task_status"] == "running":
             run.warn_if_no_worker(client)
 
@@ -196,30 +220,12 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def _print_one(document: dict[str, Any]) -> None:
     """Print a question with everything that an answer would approve."""
-    from agent.cli.output import terminal
-    from agent.cli.output.terminal import print_line, short
+    from agent.cli.output import question_view, terminal
+    from agent.cli.output.terminal import print_line
 
-    approval = short(document["id"])
-    print_line(f"{document['status']}: {document['kind']} {approval}", "bold")
-    print_line(
-        f"step {document['step']} of task {short(document['task'])} ({document['workflow']})"
-    )
-    print_line(document["message"])
-    print_line("request:", "bold")
-    print_line(terminal.to_json_text(document["request"]))
-    for name in ("choices", "schema", "editable", "who", "expires_at", "renews"):
-        if document[name]:
-            print_line(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
+    question_view.print_question(document)
     if document["decision"]:
         print_line("decision:", "bold")
         print_line(terminal.to_json_text(document["decision"]))
-        return
-    if document["kind"] == "unknown":
-        print_line(f"  {invocation.program()} answer {approval} done | retry | fail")
-    elif document["kind"] == "input":
-        values = " | ".join(map(str, document["choices"] or ["VALUE"]))
-        print_line(f"  {invocation.program()} answer {approval} {values}")
     else:
-        print_line(
-            f"  {invocation.program()} approve {approval}   or   {invocation.program()} deny {approval} --reason WHY"
-        )
+        print_line(f"  {question_view.how_to_answer(document)}")

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.cli import session
-from agent.cli.options import InputJsonOption, InputOption, JsonOption, TaskArgument, WaitOption
+from agent.cli.options import (
+    InputJsonOption,
+    InputOption,
+    JsonOption,
+    NoInputOption,
+    TaskArgument,
+    WaitOption,
+)
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -38,7 +45,13 @@ def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     operate(task, lambda client, task_id: client.cancel(task_id), as_json=as_json)
 
 
-def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption = False) -> None:
+def retry(
+    task: TaskArgument,
+    *,
+    wait: WaitOption = False,
+    no_input: NoInputOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Retry what did not succeed, in a new task.
 
     The new task keeps the results of the steps that succeeded.
@@ -47,7 +60,7 @@ def retry(task: TaskArgument, *, wait: WaitOption = False, as_json: JsonOption =
     def command(client: "AgentClient", task_id: str) -> "CommandResult":
         return client.retry(task_id)
 
-    operate(task, command, wait=wait, as_json=as_json)
+    operate(task, command, wait=wait, no_input=no_input, as_json=as_json)
 
 
 def fork(
@@ -59,6 +72,7 @@ def fork(
     input_json: InputJsonOption = None,
     *,
     wait: WaitOption = False,
+    no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run again from a step on, in a new task.
@@ -73,7 +87,7 @@ def fork(
         edited = _edited(client, task_id, values, texts) if values or texts else None
         return client.fork(task_id, from_step, edited)
 
-    operate(task, command, wait=wait, as_json=as_json)
+    operate(task, command, wait=wait, no_input=no_input, as_json=as_json)
 
 
 def resolve(
@@ -143,6 +157,7 @@ def operate(
     command: "Callable[[AgentClient, str], CommandResult]",
     *,
     wait: bool = False,
+    no_input: bool = False,
     as_json: bool,
 ) -> None:
     """Find the task, run the command, and print its result or follow the task."""
@@ -157,7 +172,7 @@ def operate(
         if wait:
             if not as_json:
                 terminal.note(summary)
-            run.follow_to_end(client, answer.task_id, as_json=as_json)
+            run.follow_to_end(client, answer.task_id, as_json=as_json, no_input=no_input)
         if as_json:
             terminal.print_json(
                 {"changed": answer.is_changed, "message": answer.message, "task_id": answer.task_id}

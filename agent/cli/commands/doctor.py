@@ -89,6 +89,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     yield from _check_files(settings)
     yield from _check_workflows(settings)
     yield from _check_mail(settings)
+    yield from _check_secrets(settings)
     yield from _check_artifacts(settings)
     try:
         database = bootstrap.open_database(settings)
@@ -127,6 +128,25 @@ def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
         yield CheckResult("workflows", "ok", f"{len(entries)} in {directory}")
     for entry in entries:
         yield from _check_webhook(entry)
+
+
+def _check_secrets(settings: "Settings") -> Iterator[CheckResult]:
+    """Report the references that lead to no secret; values are never shown."""
+    from agent.cli.commands.secrets import references_in_use
+
+    in_use = references_in_use(settings, reads_slow=True)
+    for entry in in_use:
+        # The check of webhooks reports its own.
+        if entry.problem is not None and not all(map(_is_of_webhook, entry.used_by)):
+            users = ", ".join(entry.used_by)
+            yield CheckResult("secrets", "warning", f"{entry.problem} (used by {users})")
+    if in_use and all(entry.problem is None for entry in in_use):
+        count = f"{len(in_use)} reference{'' if len(in_use) == 1 else 's'}"
+        yield CheckResult("secrets", "ok", f"{count}: each leads to a secret")
+
+
+def _is_of_webhook(user: str) -> bool:
+    return user.endswith("on.webhook.secret")
 
 
 def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:

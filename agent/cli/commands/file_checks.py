@@ -28,7 +28,21 @@ def file_checks(settings: "Settings") -> Iterator[tuple[str, str, str]]:
         for path in file_exposure.readable(settings, trust)
     ]
     results += _secrets(settings)
+    results += _environment_file(settings)
     yield from results or [("files", "ok", "only trusted users can change what the agent acts on")]
+
+
+def _environment_file(settings: "Settings") -> Iterator[tuple[str, str, str]]:
+    """Check whether the `.env` file can be used; its values are never shown."""
+    from agent.config import file_exposure
+    from agent.core.environment_file import EnvironmentFile, EnvironmentFileError
+
+    try:
+        EnvironmentFile(
+            settings.environment_file.absolute(), lambda: file_exposure.trust_of(settings)
+        ).values()
+    except EnvironmentFileError as problem:
+        yield "secrets", "error", str(problem)
 
 
 def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:

@@ -10,10 +10,11 @@ import typer
 
 from agent.cli import invocation, session
 from agent.cli.errors import CommandError
-from agent.cli.options import InputJsonOption, InputOption, JsonOption, WaitOption
+from agent.cli.options import InputJsonOption, InputOption, JsonOption, NoInputOption, WaitOption
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
+    from agent.cli.output.inline_answers import InlineAnswers
 
 PRIORITIES = ("high", "normal", "low")
 
@@ -30,11 +31,13 @@ def run(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start the task and return at once.")
     ] = False,
+    no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start a workflow.
 
-    A running agent runs the task; without one, this command runs it to its end.
+    A running agent runs the task; without one, this command runs it to its end. On a terminal, its
+    questions are asked here.
     """
     from agent.cli import inputs
     from agent.cli.output import task_view, terminal
@@ -55,7 +58,7 @@ def run(
             return
         if not as_json:
             terminal.note(f"task {terminal.short(task_id)} of {name}")
-        follow_to_end(client, task_id, as_json=as_json)
+        follow_to_end(client, task_id, as_json=as_json, no_input=no_input)
 
 
 def warn_if_no_worker(client: "AgentClient") -> None:
@@ -66,17 +69,22 @@ def warn_if_no_worker(client: "AgentClient") -> None:
         terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
 
 
-def follow_to_end(client: "AgentClient", task_id: str, *, as_json: bool) -> NoReturn:
-    """Follow a task until it ends or waits for a person; print the result and exit with its code."""
-    from agent.cli.output import follow, task_view, terminal
+def follow_to_end(
+    client: "AgentClient", task_id: str, *, as_json: bool, no_input: bool = False
+) -> NoReturn:
+    """Follow a task until it ends or waits for a person; print the result and exit with its code.
 
+    On a terminal the person is asked right there, unless `no_input` says otherwise.
+    """
+    from agent.cli.output import follow, line_input, task_view, terminal
+    from agent.cli.output.inline_answers import InlineAnswers
+
+    asks_here = not (as_json or no_input) and line_input.is_possible()
+    answers = InlineAnswers(client) if asks_here else None
     try:
-        document = _follow(client, task_id, is_quiet=as_json)
+        document = _follow(client, task_id, answers, is_quiet=as_json)
     except KeyboardInterrupt:
-        terminal.note(
-            f"stopped following task {terminal.short(task_id)}; a running agent continues it:"
-            f" {invocation.program()} up"
-        )
+        _note_interruption(task_id, answers)
         raise
     if as_json:
         terminal.print_json(document)
@@ -85,7 +93,22 @@ def follow_to_end(client: "AgentClient", task_id: str, *, as_json: bool) -> NoRe
     raise typer.Exit(int(follow.exit_code(document)))
 
 
-def _follow(client: "AgentClient", task_id: str, *, is_quiet: bool) -> dict[str, Any]:
+def _note_interruption(task_id: str, answers: "InlineAnswers | None") -> None:
+    from agent.cli.output import question_view, terminal
+
+    if answers is not None and answers.asked is not None:
+        command = question_view.how_to_answer(answers.asked)
+        terminal.note(f"\nthe question stays open; answer it later:\n  {command}")
+        return
+    terminal.note(
+        f"stopped following task {terminal.short(task_id)}; a running agent continues it:"
+        f" {invocation.program()} up"
+    )
+
+
+def _follow(
+    client: "AgentClient", task_id: str, answers: "InlineAnswers | None", *, is_quiet: bool
+) -> dict[str, Any]:
     """Follow a task; where the process that runs it ends, this one takes over."""
     from agent.cli.client.base import WorkerGoneError
     from agent.cli.output import follow
@@ -93,6 +116,9 @@ def _follow(client: "AgentClient", task_id: str, *, is_quiet: bool) -> dict[str,
     while True:
         try:
             with client.running_tasks() as check:
-                return follow.follow(client, task_id, is_quiet=is_quiet, check=check)
+                while True:
+                    document = follow.follow(client, task_id, is_quiet=is_quiet, check=check)
+                    if answers is None or not answers.ask_next(document, check):
+                        return document
         except WorkerGoneError:
             continue

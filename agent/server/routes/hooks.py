@@ -7,7 +7,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core.log_limit import LogLimit
 from agent.server import webhook_signatures
 from agent.server.context import Context, context_of
@@ -59,6 +59,8 @@ async def deliver(
     # First: a client that withholds its body must not cause database work.
     body = await request.body()
     workflow = await _hooked(context, name)
+    if workflow is not None:
+        await prefetch_secrets(workflow.graph.on["webhook"]["secret"])
     try:
         delivery = _verified(context, workflow, request, body)
     except SignatureError as error:

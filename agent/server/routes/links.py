@@ -19,7 +19,7 @@ from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.chat.message_texts import cut
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
-from agent.channels.secret_ref import SecretError, read_secret
+from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core import audit
 from agent.server import webhook_signatures
 from agent.server.context import context_of
@@ -63,7 +63,7 @@ class SignedAnswer(BaseModel):
 async def show(request: Request, token: LinkToken) -> Response:
     """Show a question, or its decision; this changes nothing."""
     try:
-        return page(await _approval(request, _link(request, token)))
+        return page(await _approval(request, await _link(request, token)))
     except (BadLinkError, NotFoundError) as problem:
         return page(None, title=_sentence(problem), status=404)
 
@@ -72,7 +72,7 @@ async def show(request: Request, token: LinkToken) -> Response:
 async def decide(request: Request, token: LinkToken) -> Response:
     """Record the answer from the page's form."""
     try:
-        link = _link(request, token)
+        link = await _link(request, token)
         approval = await _approval(request, link)
     except (BadLinkError, NotFoundError) as problem:
         return page(None, title=_sentence(problem), status=404)
@@ -109,7 +109,7 @@ async def decide(request: Request, token: LinkToken) -> Response:
 )
 async def answer_signed(request: Request) -> Response:
     """Record a program's answer, signed by the Standard Webhooks scheme with the webhook's secret."""
-    secret, _ = _secret(request)
+    secret, _ = await _secret(request)
     body = await request.body()
     try:
         now = context_of(request).database.clock.now()
@@ -135,11 +135,12 @@ async def answer_signed(request: Request) -> Response:
     )
 
 
-def _secret(request: Request) -> tuple[str, bytes]:
+async def _secret(request: Request) -> tuple[str, bytes]:
     """Return the webhook's secret, as text and decoded."""
     hook = context_of(request).settings.channels.webhook
     if not hook.secret:
         raise Problem(404, "not-found", "there is nothing at this address")
+    await prefetch_secrets(hook.secret)
     try:
         secret = read_secret(hook.secret)
         return secret, key_of(secret)
@@ -149,9 +150,9 @@ def _secret(request: Request) -> tuple[str, bytes]:
         raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None
 
 
-def _link(request: Request, token: str) -> Link:
+async def _link(request: Request, token: str) -> Link:
     """Return the content of a link; raise `BadLinkError` if it is forged or has expired."""
-    _, key = _secret(request)
+    _, key = await _secret(request)
     try:
         return read_link(key, token, context_of(request).database.clock.now())
     except BadLinkError:

@@ -4,6 +4,7 @@ Each turn and each use of a tool is a journaled call whose request does not grow
 conversation. A later attempt runs the same loop and gets its answers from the record.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from agent.core.ids import request_hash
@@ -32,6 +33,8 @@ async def ready(config: AgentConfig, context: StepContext) -> None:
     await model_calls.load(context, config.model)
     if any(tool.mcp is not None for tool in config.tools.values()):
         await load_sdk()
+    for values in _mcp_values(config, context):
+        await context.secrets.prefetch(values, frozenset(references(values)))
 
 
 async def run(config: AgentConfig, context: StepContext) -> Outcome:
@@ -124,11 +127,16 @@ class _AgentLoop:
 def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
     """Redact the secrets of all tools, wherever in the loop this attempt begins."""
     context.secrets.hide(context.attempt_input.step.config, context.secret_paths)
+    for values in _mcp_values(config, context):
+        context.secrets.hide(values, frozenset(references(values)))
+
+
+def _mcp_values(config: AgentConfig, context: StepContext) -> Iterator[Json]:
+    """Yield what the configuration gives to the MCP servers of this step: it may name secrets."""
     for tool in config.tools.values():
         server = context.services.mcp.get(tool.mcp.server) if tool.mcp is not None else None
         if server is not None:
-            values = {"env": server.env, "headers": server.headers}
-            context.secrets.hide(values, frozenset(references(values)))
+            yield {"env": server.env, "headers": server.headers}
 
 
 def _system(config: AgentConfig, context: StepContext, *, has_tools: bool) -> str | None:

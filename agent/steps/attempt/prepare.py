@@ -92,13 +92,15 @@ def secret_references(graph: Graph) -> list[Json]:
     This checks no configuration: for a workflow with many steps that would block the event loop for
     a second.
     """
-    parts: list[Json] = [graph.on]
-    for step in graph.steps:
-        kind = KINDS.get(step.kind)
-        # An unknown kind has no known secret keys.
-        names = kind.secret_keys if kind is not None else frozenset()
-        parts += [step.config[name] for name in names if name in step.config]
-    return parts
+    return [graph.on, *(part for step in graph.steps for part in secret_parts(step).values())]
+
+
+def secret_parts(step: Step) -> dict[str, Json]:
+    """Return the keys of a step that may hold references, with their values."""
+    kind = KINDS.get(step.kind)
+    # An unknown kind has no known secret keys.
+    names = kind.secret_keys if kind is not None else frozenset()
+    return {name: step.config[name] for name in names if name in step.config}
 
 
 def needs_thread(attempt_input: AttemptInput) -> bool:

@@ -11,8 +11,9 @@ outcome, and an effect that may have happened is never reported as anything but 
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -60,6 +61,8 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
         needs_thread = prepare.needs_thread(attempt_input)
     except Exception as problem:
         return Failed(_internal(problem, secrets))
+    if secret_watcher.has_unread and not await _finishes(secret_watcher.read_unread(), signals):
+        return Returned(signals.stop_reason or SHUTDOWN)
     if needs_thread:
         try:
             prepared = await asyncio.to_thread(_prepare, attempt_input, services, secrets)
@@ -75,6 +78,11 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
     context.secret_paths = step.secret_paths
     try:
         kind = step.kind
+        # Before the intent of an effect: a prompt may take longer than an effect may wait to start.
+        if step.secret_paths and not await _finishes(
+            secrets.prefetch(attempt_input.step.config, step.secret_paths), signals
+        ):
+            return Returned(signals.stop_reason or SHUTDOWN)
         if (not kind.is_loaded or kind.ready is not None) and not await _load(
             kind, config, context
         ):
@@ -118,6 +126,25 @@ def _prepare(
         return _redact_error(Failed(problem.error), secrets)
     except BaseException as problem:
         return Failed(_internal(problem, secrets))
+
+
+async def _finishes(reading: Coroutine[Any, Any, None], signals: Signals) -> bool:
+    """Wait for secrets, which may wait for a person; return False if the attempt should stop."""
+    task = asyncio.ensure_future(reading)
+
+    def stop() -> None:
+        task.cancel()
+
+    signals.on_stop = stop
+    try:
+        if signals.is_stopping:
+            task.cancel()
+        await task
+    except asyncio.CancelledError:
+        return False
+    finally:
+        signals.on_stop = None
+    return True
 
 
 async def _load(kind: Kind, config: object, context: StepContext) -> bool:

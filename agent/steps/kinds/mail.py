@@ -158,7 +158,7 @@ class _Sending:
         limits = self._context.services.limits
         session = SmtpSession(self._name, self._account, limits.allow_private)
         delivery = await session.send(
-            self._login(), envelope, message, self._may_go_on, self._seconds
+            await self._login(), envelope, message, self._may_go_on, self._seconds
         )
         for address, code, text in delivery.refused:
             reply = smtp_errors.reply_text(code, text)
@@ -201,12 +201,12 @@ class _Sending:
                 delay_seconds=smtp_errors.GREYLIST_SECONDS,
             )
 
-    def _login(self) -> Login | None:
+    async def _login(self) -> Login | None:
         account = self._account
         if not account.user:
             return None
         try:
-            password: str = self._context.secrets.resolve(account.password, frozenset({()}))
+            password: str = await self._context.secrets.read(account.password, frozenset({()}))
         except DefiniteFailure as problem:
             raise DefiniteFailure(
                 f"password of [mail.{self._name}]: {problem}",

@@ -1,4 +1,4 @@
-"""The environment of the programs that steps and watchers start: commands and MCP servers.
+"""The environment of programs: commands of steps and watchers, MCP servers, commands of `exec:NAME`.
 
 The agent's own environment holds the secrets that `env:NAME` refers to, and a program's output is
 recorded. So a program gets only what nearly every program needs, what the step or the configuration
@@ -26,7 +26,7 @@ def environment_of(
 
 
 def environment_of_watcher(own: Mapping[str, str], inherit: Iterable[str] = ()) -> dict[str, str]:
-    """Return the environment of a program that a watcher starts."""
+    """Return the environment of a program that a watcher starts, or a reference to a secret."""
     return {**_inherited(inherit), **own, **watcher_marks()}
 
 

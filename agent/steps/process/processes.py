@@ -19,7 +19,8 @@ ATTEMPT: Final = "AGENT_STEP_ATTEMPT"
 AGENT: Final = "AGENT_STEP_STARTED_BY"
 """The process that runs the attempt: its id and its start time."""
 WATCHER: Final = "AGENT_WATCHER_STARTED_BY"
-"""Of the programs that watchers start: the process that polls, its id and its start time."""
+"""Of the programs that watchers start, and of the commands that print secrets: the process that
+started them, its id and its start time."""
 
 _PROC: Final = Path("/proc")
 _POLL_SECONDS: Final = 0.02

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from agent.core import secret_reference
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import Seconds, Text
 from agent.steps.types.messages import Recipient
@@ -21,13 +22,14 @@ _IDS: Final = {
     "telegram": re.compile(r"-?[0-9]{1,20}|@[A-Za-z0-9_]{4,64}"),
     "slack": re.compile(r"[A-Z][A-Z0-9]{1,30}"),
     "terminal": re.compile(r"[^\s:]{1,100}"),
-    "apprise": re.compile(r"env:[A-Z_][A-Z0-9_]*|file:(?!//)\S.*"),
+    "apprise": re.compile(secret_reference.ANY),
 }
 _HINTS: Final = {
     "telegram": "a number such as telegram:123456789, or the name of a channel such as @news",
     "slack": "the id of a member or of a channel, such as slack:U0123ABCD",
     "terminal": "the name of a user of this machine",
-    "apprise": "a reference, since the address holds secrets: apprise:env:NAME or apprise:file:PATH",
+    "apprise": "a reference, since the address holds secrets: apprise: and "
+    f"{secret_reference.FORMS}",
 }
 
 

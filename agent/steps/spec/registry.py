@@ -53,7 +53,7 @@ class Kind:
     example: str | None = None
     """How it is written, if there is no short form."""
     secret_keys: frozenset[str] = frozenset()
-    """Keys under which `env:NAME` and `file:PATH` name secrets."""
+    """Keys under which a reference names a secret."""
     acts: bool = True
     """False when its attempts only wait or ask: a lost attempt has no effect."""
     retry: dict[str, float] = field(default_factory=dict)

@@ -56,7 +56,9 @@ class CalendarClient:
     def __init__(self, keys: dict[str, Any], context: PollContext) -> None:
         self._url: str = keys["url"]
         self._context = context
-        self._headers = _authorization(keys)
+        self._keys = keys
+        self._headers: dict[str, str] | None = None
+        """The authorization, once it has been read."""
 
     async def get(self) -> Response:
         """Fetch the address itself."""
@@ -93,6 +95,8 @@ class CalendarClient:
                 f"the calendar of {shown(self._url)} is at {shown(url)}, another server; write"
                 " that address as `url`"
             )
+        if self._headers is None:
+            self._headers = await _authorization(self._keys)
         values: dict[str, Any] = {"headers": {**headers, **self._headers}}
         if body is not None:
             values["headers"]["Content-Type"] = "application/xml; charset=utf-8"
@@ -193,13 +197,13 @@ async def _first(response: Response, context: PollContext) -> dict[str, Json]:
     return found[0]
 
 
-def _authorization(keys: dict[str, Any]) -> dict[str, str]:
+async def _authorization(keys: dict[str, Any]) -> dict[str, str]:
     if keys.get("user") is None:
         return {}
     password = ""
     if keys.get("password") is not None:
         try:
-            password = Secrets().resolve(keys["password"], frozenset({()}))
+            password = await Secrets().read(keys["password"], frozenset({()}))
         except DefiniteFailure as problem:
             raise SourceError(f"the password for {shown(keys['url'])}: {problem}") from None
     encoded = base64.b64encode(f"{keys['user']}:{password}".encode()).decode("ascii")

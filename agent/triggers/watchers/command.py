@@ -35,7 +35,7 @@ class CommandSource:
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Run the program and read its lines."""
-        own = _resolved(self._env)
+        own = await _resolved(self._env)
         if cursor is not None:
             own[CURSOR] = cursor if isinstance(cursor, str) else json.dumps(cursor)
         completed = await program.run(
@@ -51,9 +51,9 @@ class CommandSource:
         return _read(completed.stdout, cursor, context.most_items)
 
 
-def _resolved(env: dict[str, str]) -> dict[str, str]:
+async def _resolved(env: dict[str, str]) -> dict[str, str]:
     try:
-        resolved: dict[str, str] = Secrets().resolve(env, frozenset(references(env)))
+        resolved: dict[str, str] = await Secrets().read(env, frozenset(references(env)))
     except DefiniteFailure as problem:
         raise SourceError(f"env: {problem}") from None
     return dict(resolved)

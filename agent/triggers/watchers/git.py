@@ -103,7 +103,7 @@ class GitSource:
 
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """List the references and return those that moved."""
-        repository = _repository(self._url, context.workflow_path)
+        repository = await _repository(self._url, context.workflow_path)
         selection = content_hash(canonical_json([self._url, self._branches, self._tags]))[:16]
         new_baseline = None
         if cursor is not None and cursor.get("of") != selection:
@@ -168,10 +168,10 @@ class GitSource:
         return watched
 
 
-def _repository(url: str, workflow_path: Path | None) -> _Repository:
+async def _repository(url: str, workflow_path: Path | None) -> _Repository:
     """Return where a repository is; relative paths start at the workflow file's directory."""
     try:
-        url = Secrets().resolve(url, frozenset(references(url)))
+        url = await Secrets().read(url, frozenset(references(url)))
     except DefiniteFailure as problem:
         raise SourceError(f"url: {problem}") from None
     if url.startswith("-") or not url.isprintable():

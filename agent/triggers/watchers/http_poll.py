@@ -62,7 +62,7 @@ async def get(
         headers = {"Accept": accept, **validators}
         own = {name.lower() for name in given}
         headers = {name: value for name, value in headers.items() if name.lower() not in own}
-        headers |= _secrets.resolve(given, secret_paths)
+        headers |= await Secrets().read(given, secret_paths)
         secret_names = {str(path[0]) for path in secret_paths}
         response = await _fetch(url, headers, secret_names, context)
     except DefiniteFailure as problem:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from agent.core import secret_reference
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 from agent.workflows.compile.watch_sources import (
     SOURCES,
@@ -190,7 +191,8 @@ class WebhookKeys(_Keys):
 
     verify: Literal["standard", "github", "stripe", "slack", "token"] = "standard"
     secret: str = Field(
-        pattern=r"^(env|file):.+$", description="by reference: env:NAME or file:PATH"
+        pattern=secret_reference.PATTERN,
+        description=f"by reference: {secret_reference.FORMS}",
     )
 
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from agent.core import secret_reference
 from agent.workflows.compile.field_types import Duration, one_or_more
 
 SOURCES: Final = ("feed", "url", "path", "mail", "calendar", "git", "command", "python")
 
 _Secret = Annotated[
-    str, Field(pattern=r"^(env|file):.+$", description="by reference: env:NAME or file:PATH")
+    str,
+    Field(pattern=secret_reference.PATTERN, description=f"by reference: {secret_reference.FORMS}"),
 ]
 _Headers = Annotated[dict[str, str], Field(max_length=50)]
 

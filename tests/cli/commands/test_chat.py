@@ -21,7 +21,7 @@ def open_terminal(cli: Cli) -> Iterator[Callable[[], Terminal]]:
     opened: list[Terminal] = []
 
     def begin() -> Terminal:
-        opened.append(Terminal(cli))
+        opened.append(Terminal(cli, "chat"))
         return opened[-1]
 
     yield begin

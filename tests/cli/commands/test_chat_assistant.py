@@ -25,7 +25,7 @@ def model(cli: Cli) -> Iterator[Provider]:
 @pytest.fixture
 def terminal(cli: Cli, model: Provider) -> Iterator[Terminal]:
     """Return a prompt of `agent chat`."""
-    terminal = Terminal(cli)
+    terminal = Terminal(cli, "chat")
     yield terminal
     terminal.close()
 
@@ -65,7 +65,7 @@ def test_the_scripted_demo(cli: Cli) -> None:
     cli.write("workflows/assistant.yaml", assistant_text("echo"))
     cli.write("workflows/quick.yaml", QUICK)
     cli("init")
-    terminal = Terminal(cli)
+    terminal = Terminal(cli, "chat")
     try:
         with cli.daemon():
             terminal.expect("agent>")

@@ -164,7 +164,7 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     # The SDK logs what it receives, which may be a server's secret.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     values: dict[str, Any] = {"env": settings.env, "headers": settings.headers}
-    values = context.secrets.resolve(values, frozenset(references(values)))
+    values = await context.secrets.read(values, frozenset(references(values)))
     if settings.url:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client

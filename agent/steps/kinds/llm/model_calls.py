@@ -90,6 +90,8 @@ async def load(context: StepContext, name: str | None) -> None:
     """Import the SDK of a model's provider in a thread; an unknown model is skipped."""
     with contextlib.suppress(DefiniteFailure):
         model = model_named(context, name)
+        if model.key is not None:
+            await context.secrets.prefetch(model.key, frozenset({()}))
         if not registry.is_loaded(model):
             await asyncio.to_thread(registry.load, model)
 
@@ -204,7 +206,7 @@ async def _perform(
     key = None
     if model.key is not None:
         try:
-            key = context.secrets.resolve(model.key, frozenset({()}))
+            key = await context.secrets.read(model.key, frozenset({()}))
         except DefiniteFailure as problem:
             error = problem.error
             raise DefiniteFailure(
