@@ -243,9 +243,7 @@ class References:
         return f"{words} {str(name)!r}", hint
 
 
-def _state_problem(
-    lookup: Sequence[str | int], step: str | None
-) -> tuple[str, str | None] | None:
+def _state_problem(lookup: Sequence[str | int], step: str | None) -> tuple[str, str | None] | None:
     if step is None:
         return "state is read by steps only", "read it in a step, and take that step's output"
     name = str(lookup[1])

@@ -69,9 +69,7 @@ class StepCompiler:
         retry = self._retry(keys, path)
         has_items = "foreach" in written or "parallel" in written
         reads = self._check_templates(name, choice.kind, choice.config, has_items)
-        reads = reads.joined(
-            self._check_templates(name, "approval", choice.gate or {}, has_items)
-        )
+        reads = reads.joined(self._check_templates(name, "approval", choice.gate or {}, has_items))
         reads = reads.joined(self._check_expressions(name, condition, fanout))
         writes = self._check_set_state(name, keys, is_group=has_items)
         reads = reads.joined(writes)
