@@ -138,6 +138,11 @@ class Graph(_Frozen):
         """Whether free text in a chat starts it."""
         return bool((self.on.get("chat") or {}).get("text"))
 
+    @cached_property
+    def sets_state(self) -> bool:
+        """Whether any step has `set_state`."""
+        return any(step.set_state for step in self.steps)
+
     def state_scope(self, name: str) -> str:
         """Return the scope of a value of `state`."""
         return SHARED if name in self.shared else workflow_scope(self.name)
