@@ -26,6 +26,7 @@ from agent.cli.commands import (
     run,
     schedules,
     schema,
+    state,
     tasks,
     token,
     triggers,
@@ -102,6 +103,7 @@ app.command("signal")(control.signal)
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(watchers.app, name="watchers")
 app.command("triggers")(triggers.triggers)
+app.add_typer(state.app, name="state")
 app.command("budget")(budget.budget)
 app.command("artifact")(artifact.artifact)
 app.command("approvals")(approvals.approvals)

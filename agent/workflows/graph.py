@@ -143,6 +143,16 @@ class Graph(_Frozen):
         """Whether any step has `set_state`."""
         return any(step.set_state for step in self.steps)
 
+    @cached_property
+    def reads_state(self) -> bool:
+        """Whether a template of any step reads `state`."""
+        return any(step.reads_state for step in self.steps)
+
+    @cached_property
+    def may_write_state(self) -> bool:
+        """Whether any step has `set_state`, or code that may write."""
+        return self.sets_state or any(step.kind in ("python", "agent") for step in self.steps)
+
     def state_scope(self, name: str) -> str:
         """Return the scope of a value of `state`."""
         return SHARED if name in self.shared else workflow_scope(self.name)

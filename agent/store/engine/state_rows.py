@@ -154,25 +154,47 @@ def recorded_reads(connection: Connection, step_ids: Iterable[str]) -> Rows:
     return connection.query(_recorded_reads(connection.sql), rows=rows)
 
 
-def values(connection: Connection, scope: str | None = None) -> list[StateRow]:
-    """Return the current values of a scope, or of all, in order."""
-    where = "" if scope is None else " AND scope = :scope"
-    params: dict[str, Any] = {} if scope is None else {"scope": scope}
+def values(
+    connection: Connection,
+    scope: str | None,
+    name: str | None,
+    after: tuple[str, ...] | None,
+    most: int,
+) -> list[StateRow]:
+    """Return the current values in order: of a scope, of a name, after one; or of all."""
+    conditions, params = ["value IS NOT NULL"], dict[str, Any](most=most)
+    if scope is not None:
+        conditions.append("scope = :scope")
+        params["scope"] = scope
+    if name is not None:
+        conditions.append("name = :name")
+        params["name"] = name
+    if after is not None:
+        conditions.append("(scope, name) > (:last_scope, :last_name)")
+        params["last_scope"], params["last_name"] = after
     found = connection.query(
-        f"SELECT {', '.join(COLUMNS)} FROM state_values WHERE value IS NOT NULL{where}"
-        " ORDER BY scope, name",
+        f"SELECT {', '.join(COLUMNS)} FROM state_values WHERE {' AND '.join(conditions)}"
+        " ORDER BY scope, name LIMIT :most",
         **params,
     )
     return [StateRow(*row) for row in found]
 
 
-def find(connection: Connection, name: str) -> list[StateRow]:
-    """Return the value of a name in every scope that has or had one."""
-    found = connection.query(
-        f"SELECT {', '.join(COLUMNS)} FROM state_values WHERE name = :name ORDER BY scope",
-        name=name,
+def reads_of_task(connection: Connection, task_id: str) -> Rows:
+    """Return (step id, what it read) of a task's steps."""
+    return connection.query(
+        "SELECT id, state_read FROM steps WHERE task_id = :id AND state_read IS NOT NULL",
+        id=task_id,
     )
-    return [StateRow(*row) for row in found]
+
+
+def changes_of_task(connection: Connection, task_id: str) -> Rows:
+    """Return (step id, data) of a task's events that name what it wrote, in order."""
+    return connection.query(
+        "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'state.changed'"
+        " ORDER BY seq",
+        id=task_id,
+    )
 
 
 def history(connection: Connection, key: StateKey) -> list[StateRow]:

@@ -9,10 +9,17 @@ from typing import Final
 
 from agent.core.clock import Clock
 from agent.core.redaction import everywhere
-from agent.core.state_names import MAX_VALUE_BYTES, StateKey, describe_scope, find_name_problem
+from agent.core.state_names import (
+    MAX_VALUE_BYTES,
+    StateKey,
+    describe_scope,
+    find_name_problem,
+    workflow_of,
+)
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Database
 from agent.store.db.json_values import NotPlainJsonError, encode
+from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import LOCK_TIMEOUT_MS
 from agent.tasks.rules.state_writes import LockedState, Writer
@@ -73,6 +80,11 @@ def _write(
         if if_version is not None and now.version != if_version:
             raise RefusedError(
                 f"{name} in {describe_scope(scope)} is at version {now.version}, not {if_version}"
+            )
+        workflow = workflow_of(scope)
+        if now.version == 0 and workflow is not None and not workflow_versions.latest(tx, workflow):
+            raise NotFoundError(
+                f"no workflow {workflow!r} is on record: `agent workflows` lists them"
             )
         if text is None and not now.exists:
             raise NotFoundError(f"there is no {name} in {describe_scope(scope)}")
