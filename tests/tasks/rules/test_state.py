@@ -7,12 +7,17 @@ from uuid import uuid4
 import pytest
 
 from agent.core.state_names import KEPT_VERSIONS, MAX_CONFLICTS, MAX_VALUE_BYTES
+from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.state_commands import set_value
+from agent.tasks.rules import state_writes
+from agent.tasks.rules.state_writes import LockedState, Writer
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 from tests.support import approvals, state_functions
 from tests.support.engine import Engine, Hand, Start, eventually
-from tests.support.state_attempts import completion_of, settle_once
+from tests.support.interventions import lose
+from tests.support.state_attempts import completion_of, recorded_call, settle_once
+from tests.support.statements import record_statements
 from tests.support.step_functions import Gate
 
 MODULE = "tests.support.state_functions"
@@ -371,3 +376,81 @@ def test_the_value_of_a_secret_is_not_stored(
     stored = values(engine)
     assert stored["reference"][0] == "env:STATE_SECRET"
     assert "sesame" not in json.dumps(stored)
+
+
+def test_recovery_leaves_the_step_to_its_next_attempt(hand: Hand) -> None:
+    """A recorded result alone does not settle a step with `set_state`: an attempt writes the value."""
+    graph = workflow(
+        """
+  act:
+    python: {call: "MODULE:act", with: {token: x}, effect: once}
+    set_state: {last: "{{ output }}"}
+"""
+    )
+    (task_id,) = hand.submit(graph)
+    claimed = hand.claimed("act")
+    intent = recorded_call(hand, claimed, "seven")
+    lose(hand)
+    hand.committer.enroll()
+    assert hand.statuses(task_id) == {"act": "pending"}
+    assert values(hand) == {}
+    hand.running.clear()
+    hand.skip(600)
+    hand.commit()
+    again = hand.claimed("act")
+    assert [call.response for call in again.calls] == ["seven"]
+    settle_once(hand, [completion_of(again, again.calls[0].response)])
+    assert hand.statuses(task_id) == {"act": "succeeded"}
+    assert values(hand) == {"last": ("seven", 1)}
+    assert intent.idempotency_key == again.calls[0].idempotency_key
+
+
+def test_a_commit_does_not_wait_for_a_name_that_another_transaction_holds(hand: Hand) -> None:
+    """On PostgreSQL the outcome is carried to the next commit; the other write is not lost."""
+    hand.submit(COUNT)
+    completions = [completion_of(hand.claimed("count"))]
+    key = ("workflow:tested", "counter")
+    if not hand.database.is_sqlite:
+        with hand.database.connect("writer") as other, other.transaction():
+            state = LockedState(other, [key], hand.clock.now())
+            state.write(key, "10", Writer("another process"))
+            state.flush()
+            done = hand.commit(Batch(completions=completions))
+            assert done.result.settled == []
+            completions = done.result.carried_completions
+    else:
+        set_value(hand.database, hand.clock, key, 10)
+    _, completions = settle_once(hand, completions)
+    settle_once(hand, completions)
+    assert values(hand) == {"counter": (11, 2)}
+
+
+def test_a_scope_has_a_limited_number_of_values(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that would add one too many fails, and its message says what to do."""
+    monkeypatch.setattr(state_writes, "MAX_NAMES", 2)
+    steps = """
+  a: {python: {call: "MODULE:set_named", with: {name: one, value: 1}}}
+  b: {depends_on: a, python: {call: "MODULE:act", with: {token: x}}, set_state: {two: 2}}
+  c: {depends_on: b, python: {call: "MODULE:set_named", with: {name: two, value: 3}}}
+"""
+    assert engine.run(workflow(steps))["status"] == "succeeded"
+    for step in (
+        '  d: {python: {call: "MODULE:set_named", with: {name: three, value: 1}}}\n',
+        '  d: {python: {call: "MODULE:act", with: {token: x}}, set_state: {three: 1}}\n',
+    ):
+        failed = engine.run(workflow(step))
+        assert failed["error"]["code"] == "state_full"
+        assert "agent state delete" in failed["error"]["message"]
+    assert values(engine) == {"one": (1, 1), "two": (3, 2)}
+
+
+def test_steps_without_state_cost_no_statement(hand: Hand) -> None:
+    """A task that does not use `state` sends no statement about it."""
+    plain = workflow('  one: {python: {call: "MODULE:act", with: {token: x}}}\n')
+    statements = record_statements(hand.committer.connection)
+    hand.submit(plain)
+    hand.succeed("one")
+    assert any("UPDATE steps" in each for each in statements)
+    assert [each for each in statements if "state" in each.replace("status", "")] == []
