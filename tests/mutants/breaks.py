@@ -376,8 +376,8 @@ MUTANTS: Final = (
         "a failing task starts another effect",
         "an effect begins after another step has failed",
         "agent/tasks/commit/apply.py",
-        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n        return False',
-        'if locked.task.phase == "":\n        return False',
+        'return locked.task.phase != "failing" or advance.is_cleanup(locked, step)',
+        "return True",
     ),
     Mutant(
         "expired approvals can be answered",
@@ -425,7 +425,8 @@ MUTANTS: Final = (
         "an intent under an old claim is accepted",
         "an attempt that lost its claim, or whose task was cancelled, begins an effect",
         "agent/tasks/commit/apply.py",
-        "    if step is None or not settlement.holds(step, entry.claim, worker_id):\n        return False\n",
+        "    if step is None or not settlement.holds(step, entry.claim, scope.capacity.worker_id):\n"
+        "        return False\n",
         "    if step is None:\n        return False\n",
     ),
     Mutant(

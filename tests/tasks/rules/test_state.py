@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from agent.core.state_names import KEPT_VERSIONS, MAX_CONFLICTS, MAX_VALUE_BYTES
+from agent.store.db.database import Database
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.state_commands import set_value
 from agent.tasks.rules import state_writes
@@ -405,24 +406,23 @@ def test_recovery_leaves_the_step_to_its_next_attempt(hand: Hand) -> None:
     assert intent.idempotency_key == again.calls[0].idempotency_key
 
 
-def test_a_commit_does_not_wait_for_a_name_that_another_transaction_holds(hand: Hand) -> None:
+def test_a_commit_does_not_wait_for_a_name_that_another_transaction_holds(
+    postgres_database: Database,
+) -> None:
     """On PostgreSQL the outcome is carried to the next commit; the other write is not lost."""
+    hand = Hand(postgres_database)
     hand.submit(COUNT)
-    completions = [completion_of(hand.claimed("count"))]
     key = ("workflow:tested", "counter")
-    if not hand.database.is_sqlite:
-        with hand.database.connect("writer") as other, other.transaction():
-            state = LockedState(other, [key], hand.clock.now())
-            state.write(key, "10", Writer("another process"))
-            state.flush()
-            done = hand.commit(Batch(completions=completions))
-            assert done.result.settled == []
-            completions = done.result.carried_completions
-    else:
-        set_value(hand.database, hand.clock, key, 10)
-    _, completions = settle_once(hand, completions)
-    settle_once(hand, completions)
+    with postgres_database.connect("writer") as other, other.transaction():
+        state = LockedState(other, [key], hand.clock.now())
+        state.write(key, "10", Writer("another process"))
+        state.flush()
+        done = hand.commit(Batch(completions=[completion_of(hand.claimed("count"))]))
+        assert done.result.settled == []
+    _, again = settle_once(hand, done.result.carried_completions)
+    settle_once(hand, again)
     assert values(hand) == {"counter": (11, 2)}
+    hand.close()
 
 
 def test_a_scope_has_a_limited_number_of_values(
