@@ -43,7 +43,7 @@ def _count(chance: random.Random, step: JsonObject) -> None:
     step["set_state"] = {"total": "{{ state.total | default(0) + 1 }}"}
     step["reads_state"] = step["sets_from"] = ["total"]
     if chance.random() < 0.4:
-        # Read by nobody's `set_state`: the last one wins.
+        # No `set_state` reads it: the last one wins.
         step["set_state"]["own"] = "{{ task.id }} {{ output }}"
 
 
