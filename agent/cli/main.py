@@ -29,6 +29,7 @@ from agent.cli.commands import (
     schedules,
     schema,
     secrets,
+    state,
     tasks,
     token,
     triggers,
@@ -106,6 +107,7 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(watchers.app, name="watchers")
 app.command("triggers")(triggers.triggers)
 app.add_typer(memory.app, name="memory")
+app.add_typer(state.app, name="state")
 app.command("budget")(budget.budget)
 app.command("artifact")(artifact.artifact)
 app.command("approvals")(approvals.approvals)

@@ -31,6 +31,7 @@ STEP: Final[dict[str, Any]] = {
     "depends_on": [],
     "item": None,
     "usage": None,
+    "state": None,
     "started_at": AT,
     "ended_at": _LATER,
 }
@@ -273,6 +274,28 @@ TRIGGER: Final[dict[str, Any]] = {
     "firings": [FIRING],
 }
 TRIGGERS: Final = {"triggers": [TRIGGER_SUMMARY], "next": None}
+_STATE_VERSION: Final[dict[str, Any]] = {
+    "version": 4,
+    "value": 199.5,
+    "deleted": False,
+    "written_by": "compare",
+    "task": TASK_ID,
+    "written_at": AT,
+}
+STATE_VALUE: Final[dict[str, Any]] = {
+    "id": "workflow:price-watch/last_price",
+    "scope": "workflow:price-watch",
+    "workflow": "price-watch",
+    "name": "last_price",
+    **_STATE_VERSION,
+}
+STATE_HISTORY: Final = {**STATE_VALUE, "history": [_STATE_VERSION]}
+STATE: Final = {"state": [STATE_VALUE], "next": None}
+STATE_ANSWER: Final = {
+    "changed": True,
+    "message": "last_price in the state of workflow 'price-watch' set, version 5",
+    "version": 5,
+}
 FIRINGS: Final = {"firings": [FIRING], "next": None}
 MEMORY: Final = {
     "id": 17,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
+from agent.core.state_names import SHARED, workflow_scope
 from agent.workflows.templates.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
@@ -93,6 +94,12 @@ class Step(_Frozen):
     """Steps whose outputs its templates name, beyond its dependencies."""
     budget: dict[str, Any] | None = None
     approval: dict[str, Any] | None = None
+    set_state: dict[str, Any] = Field(default_factory=dict)
+    """Templates of the values that it writes to `state` when it succeeds, by name."""
+    reads_state: list[str] = Field(default_factory=list)
+    """The values of `state` that its templates name; those of `set_state` too."""
+    sets_from: list[str] = Field(default_factory=list)
+    """The values of `state` that the templates of `set_state` name."""
 
     @cached_property
     def has_templates(self) -> bool:
@@ -116,6 +123,8 @@ class Graph(_Frozen):
     priority: Literal["high", "normal", "low"] = "normal"
     budget: dict[str, Any] | None = None
     on: dict[str, Any] = Field(default_factory=dict)
+    shared: list[str] = Field(default_factory=list)
+    """The values of `state` that all workflows share; the others are its own."""
 
     @model_validator(mode="after")
     def _is_a_graph(self) -> "Graph":
@@ -128,6 +137,25 @@ class Graph(_Frozen):
     def takes_text(self) -> bool:
         """Whether free text in a chat starts it."""
         return bool((self.on.get("chat") or {}).get("text"))
+
+    @cached_property
+    def sets_state(self) -> bool:
+        """Whether any step has `set_state`."""
+        return any(step.set_state for step in self.steps)
+
+    @cached_property
+    def reads_state(self) -> bool:
+        """Whether a template of any step reads `state`."""
+        return any(step.reads_state for step in self.steps)
+
+    @cached_property
+    def may_write_state(self) -> bool:
+        """Whether any step has `set_state`, or code that may write."""
+        return self.sets_state or any(step.kind in ("python", "agent") for step in self.steps)
+
+    def state_scope(self, name: str) -> str:
+        """Return the scope of a value of `state`."""
+        return SHARED if name in self.shared else workflow_scope(self.name)
 
     @cached_property
     def index_of(self) -> dict[str, int]:

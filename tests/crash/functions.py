@@ -42,6 +42,14 @@ async def act(ctx: StepContext) -> object:
     return await ctx.call("act", {"for": _place(ctx)}, lambda: _happen(ctx, _place(ctx)))
 
 
+async def keep(ctx: StepContext) -> object:
+    """Write `state` before and after a journaled call."""
+    version = await ctx.state.set("note", f"{ctx.task_id} begins")
+    given = await ctx.call("act", {"for": _place(ctx)}, lambda: _happen(ctx, _place(ctx)))
+    assert await ctx.state.compare_and_set("note", version, f"{ctx.task_id} ends")
+    return given
+
+
 async def act_thrice(ctx: StepContext) -> object:
     """Make three journaled calls with checkpoints between them."""
     given = []

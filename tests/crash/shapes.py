@@ -23,6 +23,13 @@ def once(name: str, after: Iterable[str] = ()) -> Step:
     return step(name, "once", after, config={"effect": "once"})
 
 
+COUNTING: Final[dict[str, Any]] = {
+    "set_state": {"counter": "{{ state.counter | default(0) + 1 }}", "last": "{{ output }}"},
+    "reads_state": ["counter"],
+    "sets_from": ["counter"],
+}
+
+
 @dataclass(frozen=True)
 class Shape:
     """A task, the status it ends with, and the effects it has."""
@@ -36,6 +43,8 @@ class Shape:
     child: list[Step] = field(default_factory=list)
     child_once: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    writes: dict[str, int] = field(default_factory=dict)
+    """How many versions of each value of `state` it writes."""
 
     def graph(self, name: str) -> Graph:
         """Return the workflow."""
@@ -112,5 +121,15 @@ SHAPES: Final[dict[str, Shape]] = {
         once=["after"],
         child=[step("inner", "act"), step("last", "act", ["inner"])],
         child_once=["inner", "last"],
+    ),
+    "state": Shape(
+        [
+            once("count").model_copy(update=COUNTING),
+            step("code", "keep", ["count"]),
+            step("after", "touch", ["code"]).model_copy(update=COUNTING),
+        ],
+        once=["count", "code"],
+        again=["after"],
+        writes={"counter": 2, "last": 2, "note": 2},
     ),
 }

@@ -176,6 +176,11 @@ class Story:
         assert self._effects(self.task_id) == dict.fromkeys(shape.once, 1), self.describe()
         for name in shape.again:
             assert functions.effects[(self.task_id, f"{name} repeatable")] >= 1
+        written = self._rows(
+            "SELECT name, count(*) FROM state_history WHERE task_id = :id GROUP BY name",
+            id=self.task_id,
+        )
+        assert dict(written) == shape.writes, self.describe()
         children = self._rows("SELECT id FROM tasks WHERE parent_task_id = :id", id=self.task_id)
         assert len(children) == (1 if shape.child else 0), self.describe()
         for (child,) in children:

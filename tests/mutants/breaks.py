@@ -376,8 +376,8 @@ MUTANTS: Final = (
         "a failing task starts another effect",
         "an effect begins after another step has failed",
         "agent/tasks/commit/apply.py",
-        'if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):\n        return False',
-        'if locked.task.phase == "":\n        return False',
+        'return locked.task.phase != "failing" or advance.is_cleanup(locked, step)',
+        "return True",
     ),
     Mutant(
         "expired approvals can be answered",
@@ -425,7 +425,8 @@ MUTANTS: Final = (
         "an intent under an old claim is accepted",
         "an attempt that lost its claim, or whose task was cancelled, begins an effect",
         "agent/tasks/commit/apply.py",
-        "    if step is None or not settlement.holds(step, entry.claim, worker_id):\n        return False\n",
+        "    if step is None or not settlement.holds(step, entry.claim, scope.capacity.worker_id):\n"
+        "        return False\n",
         "    if step is None:\n        return False\n",
     ),
     Mutant(
@@ -1103,5 +1104,71 @@ MUTANTS: Final = (
         "agent/tasks/read_models/conversations.py",
         "if not person_waits.waits_on_person(document):",
         "if document:",
+    ),
+    Mutant(
+        "a change of state is overwritten",
+        "of two steps that count up one value, one is lost",
+        "agent/tasks/rules/state_writes.py",
+        "return any(self.values[key].version != version for key, version in change.reads.items())",
+        "return any(version < 0 for version in change.reads.values())",
+    ),
+    Mutant(
+        "a step is settled without its state",
+        "what the step sets is not written in the transaction that settles it",
+        "agent/tasks/commit/apply.py",
+        "        scope.state.flush()\n",
+        "        scope.batch.entries and scope.state.flush()\n",
+    ),
+    Mutant(
+        "a late outcome writes state",
+        "a worker that lost its claim changes a value",
+        "agent/tasks/rules/settlement.py",
+        '        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})\n',
+        '        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})\n'
+        "        if state is not None and step is not None:\n"
+        "            state.settle(locked, step, outcome.state)\n",
+    ),
+    Mutant(
+        "each attempt reads state again",
+        "a retry sees another value than the attempt that it repeats",
+        "agent/store/engine/state_rows.py",
+        " AND steps.state_read IS NULL",
+        "",
+    ),
+    Mutant(
+        "recovery settles a step without its state",
+        "a step whose result was recorded succeeds, and what it sets is never written",
+        "agent/tasks/rescue/rescue_steps.py",
+        "            and not locked.definition(step).set_state\n",
+        "",
+    ),
+    Mutant(
+        "a retry repeats steps that set state",
+        "a step that was kept runs and writes again",
+        "agent/tasks/rules/carry_over.py",
+        "if index not in rerun and old_steps[index][0].has_ended_well and are_parents_kept:",
+        "if index not in rerun and old_steps[index][0].has_ended_well and are_parents_kept"
+        " and not graph.steps[index].set_state:",
+    ),
+    Mutant(
+        "a retried step forgets what it had read",
+        "a step with recorded calls reads the current value, and its calls have changed",
+        "agent/tasks/rules/carry_over.py",
+        "                _inherit_read(blank, step)\n",
+        "",
+    ),
+    Mutant(
+        "a use of ctx.state is not recorded with its answer",
+        "the next attempt does not know what was read or written",
+        "agent/tasks/commit/apply.py",
+        "    locked.results.append(\n        CallResult(",
+        "    [].append(\n        CallResult(",
+    ),
+    Mutant(
+        "a name of state is not locked",
+        "two processes on PostgreSQL write the same version, or lose one",
+        "agent/store/engine/state_rows.py",
+        "return {(scope, name) for scope, name, is_locked in locked if is_locked}, rows",
+        "return set(ordered), rows",
     ),
 )

@@ -28,6 +28,7 @@ from tests.mutants.breaks import MUTANTS, Mutant
 ROOT = Path(__file__).parent.parent.parent
 COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml", "README.md")
 SUBSET = (
+    "tests/tasks/rules/test_state.py",
     "tests/tasks/rules/test_firing.py",
     "tests/tasks/worker/test_firings.py",
     "tests/triggers/test_schedule_plan.py",
@@ -62,6 +63,7 @@ SUBSET = (
     "tests/tasks/rules/test_conversations.py",
     "tests/tasks/operator/test_control.py",
     # After the tests of single cases: a property test takes minutes to shrink a failure.
+    "tests/tasks/rules/test_state_property.py",
     "tests/tasks/commit/test_task_cache.py",
     "tests/tasks/commit/test_pipeline.py",
     "tests/tasks/rescue/test_workers.py",

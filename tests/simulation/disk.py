@@ -33,6 +33,7 @@ CARRIED: Final = {
     "change": "UPDATE steps",
     "death": "UPDATE workers SET dead = 1",
     "firing": "INSERT INTO firings",
+    "state": "INSERT INTO state_history",
 }
 """What a transaction may carry to the disk, and the statement that shows it."""
 

@@ -54,6 +54,20 @@ async def touch(
     return _step_name(ctx).ljust(size)
 
 
+async def keep(ctx: StepContext, seen: int, rounds: int, seconds: float) -> int:
+    """Count up a shared value by compare-and-set; every attempt must see the same of `state`."""
+    world.see(f"{ctx.task_id} {_step_name(ctx)}", seen)
+    for _ in range(rounds):
+        while True:
+            version = await ctx.state.version("total")
+            value = await ctx.state.get("total", 0)
+            await asyncio.sleep(seconds)
+            if await ctx.state.compare_and_set("total", version, value + 1):
+                break
+    await ctx.state.set("own", ctx.task_id)
+    return rounds
+
+
 async def many(ctx: StepContext, count: int) -> list[int]:
     """Return a list for a group."""
     return list(range(count))

@@ -9,11 +9,12 @@ from agent.approvals import answering
 from agent.approvals.answering import InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, terminal_user
 from agent.core import waits
+from agent.core.state_names import workflow_scope
 from agent.core.waits import Signal
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
-from agent.tasks.operator import budget_pause
+from agent.tasks.operator import budget_pause, state_commands
 from agent.tasks.operator.operator import Operator
 from agent.tasks.state.pauses import PauseKind
 from tests.simulation.scenario import JsonObject
@@ -73,6 +74,12 @@ class People:
         word, number = operation["do"], operation["task"]
 
         def command(database: Database) -> object:
+            if word == "set state":
+                key = (workflow_scope(operation["workflow"]), "own")
+                clock, value = self._machine.clock, operation["value"]
+                if value is None:
+                    return state_commands.delete_value(database, clock, key).message
+                return state_commands.set_value(database, clock, key, value).message
             task_id = self._tasks.get(number) if number >= 0 else self._some(database, number)
             if task_id is None:
                 return NO_TASK

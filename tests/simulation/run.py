@@ -466,7 +466,19 @@ class _Machine:
             memories, started = agent_tools.counts(database)
             self.result.happened["agent: remembered"] += memories
             self.result.happened["agent: started"] += started
+            found += self._check_total(database)
         self.result.problems += [f"{when}: {sentence}" for sentence in found]
+
+    def _check_total(self, database: SimulatedDatabase) -> list[str]:
+        """Everything that writes `total` adds one: its value is the number of its versions."""
+        with database.connect("reader") as connection:
+            found = connection.query("SELECT value, version FROM state_values WHERE name = 'total'")
+        self.result.happened["state: written"] += sum(version for _, version in found)
+        return [
+            f"the total is {value}, and was written {version} times"
+            for value, version in found
+            if value != str(version)
+        ]
 
     def _check_fence(self, worker_id: str) -> None:
         """No worker is fenced that was not declared dead."""

@@ -12,6 +12,7 @@ from typing import Any
 from agent.workflows.graph import Graph
 from tests.simulation.agent_tools import NOTED, give_notes
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
+from tests.simulation.state_draws import draw_state, has_state
 from tests.simulation.trigger_draws import draw_triggers, has_triggers
 
 HORIZON_SECONDS = 40.0
@@ -20,7 +21,7 @@ HORIZON_SECONDS = 40.0
 JsonObject = dict[str, Any]
 
 _FUNCTIONS = "tests.simulation.functions"
-_CARRIED = sorted(CARRIED.keys() - {"firing"})
+_CARRIED = sorted(CARRIED.keys() - {"firing", "state"})
 """What any run carries to the disk."""
 
 
@@ -83,6 +84,9 @@ def draw(seed: int) -> Scenario:
         graphs.append(NOTED)
     if has_triggers(seed):
         _add_triggers(scenario)
+    if has_state(seed):
+        draw_state(seed, graphs, scenario.operations)
+        _add_commit_faults(scenario, "state", random.Random(f"state faults {seed}"))
     return scenario
 
 
@@ -94,16 +98,21 @@ def _add_triggers(scenario: Scenario) -> None:
     del scenario.submissions[1:]
     scenario.operations = [each for each in scenario.operations if each["task"] <= 0]
     chance = random.Random(f"firing faults {scenario.seed}")
-    for _ in range(chance.randint(0, 4)):
-        way = chance.choice(COMMIT_FAULTS)
-        number = _early(chance, 12)
-        fault = {"kind": "commit", "carrying": "firing", "number": number, "way": way}
-        scenario.faults.append(fault)
+    _add_commit_faults(scenario, "firing", chance)
     if chance.random() < 0.5:
         # Instants come a second time, or many pass at once.
         seconds = chance.choice([-1, 1]) * chance.choice([5, 15, 3600])
         at = round(chance.uniform(5, HORIZON_SECONDS), 3)
         scenario.faults.append({"kind": "jump", "at": at, "seconds": float(seconds)})
+
+
+def _add_commit_faults(scenario: Scenario, carrying: str, chance: random.Random) -> None:
+    """Let some of the commits go wrong that carry one thing."""
+    for _ in range(chance.randint(0, 4)):
+        way = chance.choice(COMMIT_FAULTS)
+        number = _early(chance, 12)
+        fault = {"kind": "commit", "carrying": carrying, "number": number, "way": way}
+        scenario.faults.append(fault)
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:

@@ -39,6 +39,12 @@ class World:
     on_its_way: dict[int, tuple[Process, Callable[[], None]]] = field(default_factory=dict)
     """Requests whose connections broke, and that arrive all the same."""
     sent: int = 0
+    seen: dict[str, set[int]] = field(default_factory=dict)
+    """What the attempts of a step saw of `state`, by task and step."""
+
+    def see(self, step: str, value: int) -> None:
+        """Record what an attempt saw."""
+        self.seen.setdefault(step, set()).add(value)
 
     def send(self, seconds: float, arrive: Callable[[], None]) -> None:
         """Let a request arrive some time after its connection broke."""
@@ -96,5 +102,10 @@ class World:
             + [
                 f"call {number} of step {step} (of {task}) had failed for good, and was sent again"
                 for task, step, number in self.sent_in_vain
+            ]
+            + [
+                f"attempts of step {step} saw several values of state: {sorted(values)}"
+                for step, values in sorted(self.seen.items())
+                if len(values) > 1
             ]
         )

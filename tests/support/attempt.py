@@ -16,6 +16,7 @@ from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.call_records import CallResult, Intent, RecordedCall
 from agent.steps.types.outcome import Json, Outcome, Paused, Question, Retry, StepError, Waiting
+from agent.steps.types.state_values import StateOperation
 from agent.workflows.graph import Graph, Step
 
 T = TypeVar("T")
@@ -99,6 +100,17 @@ class MemoryJournal:
 
     def resolve(self, claimed: AttemptInput, result: CallResult) -> None:
         self.results.append(result)
+
+    async def operate(
+        self, claimed: AttemptInput, intent: Intent, operation: StateOperation
+    ) -> Json:
+        """Record an answer as if the value had never been written."""
+        await self.intend(claimed, intent)
+        answer = {"version": 0 if operation.kind == "get" else 1, "written": True}
+        self.results.append(
+            CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, answer)
+        )
+        return answer
 
     async def checkpoint(self, claimed: AttemptInput, value: Json) -> None:
         if self.is_revoked:

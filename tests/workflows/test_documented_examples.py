@@ -41,7 +41,12 @@ def own(sqlite_database: Database, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.mark.parametrize(
     "documented",
-    [each for each in documented_workflows() if each.can_run],
+    [
+        each
+        for page in ("workflows.md", "state.md")
+        for each in documented_workflows(page)
+        if each.can_run
+    ],
     ids=lambda each: f"line {each.line}",
 )
 def test_every_documented_workflow_runs(own: Engine, documented: Documented) -> None:

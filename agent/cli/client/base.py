@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.tasks.operator.operator import CommandResult, Verdict
+    from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.command_request import TriggerRequest
     from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
@@ -178,6 +179,18 @@ class AgentClient(Protocol):
 
     def forget_memory(self, memory_id: int) -> Document:
         """Forget a memory and return it."""
+
+    def state_values(self, scope: str | None, name: str | None) -> list[Document]:
+        """Return the current values of state: of a scope, of a name, or all."""
+
+    def state_value(self, scope: str, name: str) -> Document:
+        """Return a value of state with its history."""
+
+    def set_state(self, scope: str, name: str, value: Any, if_version: int | None) -> "StateResult":
+        """Set a value of state."""
+
+    def delete_state(self, scope: str, name: str, if_version: int | None) -> "StateResult":
+        """Delete a value of state."""
 
     def close(self) -> None:
         """Close connections."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
+    from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.command_request import TriggerRequest
     from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
@@ -305,3 +306,31 @@ class LocalClient:
 
         with self._audited("forget memory", memory=memory_id):
             return Memories(self._database, self._database.clock).forget(memory_id)
+
+    def state_values(self, scope: str | None, name: str | None) -> list[Document]:
+        from agent.tasks.read_models import state_documents
+
+        return state_documents.list_values(self._reader, scope, name)
+
+    def state_value(self, scope: str, name: str) -> Document:
+        from agent.tasks.read_models import state_documents
+
+        return state_documents.value_document(self._reader, (scope, name))
+
+    def set_state(self, scope: str, name: str, value: Any, if_version: int | None) -> "StateResult":
+        from agent.tasks.operator import state_commands
+
+        database, by = self._database, f"terminal:{invocation.user()}"
+        with self._audited("set state", scope=scope, name=name):
+            return state_commands.set_value(
+                database, database.clock, (scope, name), value, by=by, if_version=if_version
+            )
+
+    def delete_state(self, scope: str, name: str, if_version: int | None) -> "StateResult":
+        from agent.tasks.operator import state_commands
+
+        database, by = self._database, f"terminal:{invocation.user()}"
+        with self._audited("delete state", scope=scope, name=name):
+            return state_commands.delete_value(
+                database, database.clock, (scope, name), by=by, if_version=if_version
+            )

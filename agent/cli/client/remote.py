@@ -9,6 +9,7 @@ from agent.cli.client.base import Document
 from agent.cli.client.transport import Transport
 from agent.cli.errors import CommandError
 from agent.core.ids import new_id
+from agent.core.state_names import SHARED, workflow_of
 from agent.tasks.operator.operator import CommandResult, Verdict
 from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Graph
@@ -16,6 +17,7 @@ from agent.workflows.graph import Graph
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
+    from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.command_request import TriggerRequest
     from agent.triggers.commands import TriggerResult
 
@@ -280,6 +282,29 @@ class RemoteClient:
         forgotten: Document = self._http.post(f"memories/{memory_id}/forget")
         return forgotten
 
+    def state_values(self, scope: str | None, name: str | None) -> list[Document]:
+        workflow = None if scope is None else workflow_of(scope)
+        return self._listed(
+            "state", _PAGE, 2**31, workflow=workflow, shared=scope == SHARED, name=name
+        )
+
+    def state_value(self, scope: str, name: str) -> Document:
+        return self._document(f"state/{_quoted(scope)}/{_quoted(name)}")
+
+    def set_state(self, scope: str, name: str, value: Any, if_version: int | None) -> "StateResult":
+        body = {"value": value, "if_version": if_version}
+        return self._change_state(f"state/{_quoted(scope)}/{_quoted(name)}", body)
+
+    def delete_state(self, scope: str, name: str, if_version: int | None) -> "StateResult":
+        path = f"state/{_quoted(scope)}/{_quoted(name)}/delete"
+        return self._change_state(path, {"if_version": if_version})
+
+    def _change_state(self, path: str, body: Document) -> "StateResult":
+        from agent.tasks.operator.state_commands import StateResult
+
+        answer = self._http.post(path, body)
+        return StateResult(answer["changed"], answer["message"], answer["version"])
+
     def _document(self, path: str) -> Document:
         document: Document = self._http.get(path)
         return document
@@ -292,7 +317,7 @@ class RemoteClient:
         return [str(row["id"]) for row in self._listed(name, _TASKS_PAGE, 5, **query)]
 
     def _listed(
-        self, name: str, page_size: int, limit: int, *, path: str | None = None, **query: Any
+        self, name: str, page_size: int, limit: int, /, *, path: str | None = None, **query: Any
     ) -> list[Document]:
         """Return a list, page by page; its path is its name unless another is given."""
         rows: list[Document] = []

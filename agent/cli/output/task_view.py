@@ -42,6 +42,7 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
         ("step", "attempt", "took", "result"),
         [_row(step, document["status"]) for step in _shown(document["steps"])],
     )
+    _print_state(document)
     _print_usage(document)
     _print_result(document)
     _print_hints(document)
@@ -217,6 +218,26 @@ def _print_usage(document: dict[str, Any]) -> None:
             print_line(
                 f"  {invocation.program()} show {short(document['id'])} {steps[0]}   shows the calls"
             )
+
+
+def _print_state(document: dict[str, Any]) -> None:
+    """Print what the steps have read and written of `state`."""
+    for step in _shown(document["steps"]):
+        if not step["state"]:
+            continue
+        read = [
+            f"{name} = {terminal.one_line(value['value'], 40)} (version {value['version']})"
+            if value["exists"]
+            else f"{name} (no value)"
+            for name, value in sorted(step["state"]["read"].items())
+        ]
+        wrote = [
+            f"{change['name']} (version {change['version']})" for change in step["state"]["written"]
+        ]
+        parts = [f"read {', '.join(read)}"] * bool(read) + [f"wrote {', '.join(wrote)}"] * bool(
+            wrote
+        )
+        print_line(f"state: {step['name']} {'; '.join(parts)}")
 
 
 def _print_origins(document: dict[str, Any]) -> None:

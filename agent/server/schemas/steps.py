@@ -44,6 +44,10 @@ class StepDocument(ResponseDocument):
     depends_on: list[str]
     item: Any
     usage: Any = Field(description="what it has used of models; null for kinds that call none")
+    state: Any = Field(
+        description="what it has `read` of state, as recorded at its first claim, and `written`;"
+        " null: nothing"
+    )
     started_at: Instant | None
     ended_at: Instant | None
 

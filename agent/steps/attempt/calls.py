@@ -50,6 +50,7 @@ from agent.steps.types.outcome import (
     StepError,
     Waiting,
 )
+from agent.steps.types.state_values import StateOperation
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
 
@@ -97,6 +98,39 @@ class Calls:
 
     async def open(self, request: Request, prepare: Prepare | None = None) -> CallAnswer | Call:
         """Return the recorded answer, or a call whose intent is durable and that may begin."""
+        numbered = await self._next(request)
+        if isinstance(numbered, CallAnswer):
+            return numbered
+        self.in_flight += 1
+        try:
+            return await self._record_intent(numbered, prepare)
+        except OutOfDescriptorsError as problem:
+            # No intent is recorded: the engine can make the same attempt again.
+            self._leave()
+            self.end_attempt(problem.outcome())
+        except BaseException:
+            self._leave()
+            raise
+
+    async def operate(self, request: Request, operation: StateOperation) -> Json:
+        """Read or change `state`, which records the answer; or return the recorded answer."""
+        numbered = await self._next(request)
+        if isinstance(numbered, CallAnswer):
+            return numbered.response
+        now = self._services.clock.now()
+        body = StoredBody(request.body, None)
+        intent = new_intent(self._attempt_input, numbered, body, None, now)
+        self.in_flight += 1
+        try:
+            return await self._services.journal.operate(self._attempt_input, intent, operation)
+        except RevokedError:
+            self.is_revoked = True
+            raise
+        finally:
+            self._leave()
+
+    async def _next(self, request: Request) -> CallAnswer | NumberedRequest:
+        """Return the recorded answer of the next call, or its request if it may be made."""
         self._check_open()
         self._count += 1
         numbered = await self._numbered(request, self._count)
@@ -108,16 +142,7 @@ class Calls:
             self.end_attempt(Failed(exhausted(self._attempt_input)))
         if is_out_of_time(self._attempt_input, self._services.clock):
             self.end_attempt(out_of_time(self._attempt_input, self.checkpoint))
-        self.in_flight += 1
-        try:
-            return await self._record_intent(numbered, prepare)
-        except OutOfDescriptorsError as problem:
-            # No intent is recorded: the engine can make the same attempt again.
-            self._leave()
-            self.end_attempt(problem.outcome())
-        except BaseException:
-            self._leave()
-            raise
+        return numbered
 
     def _check_open(self) -> None:
         """Refuse a call of an attempt that is over or decided."""

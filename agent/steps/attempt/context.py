@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from agent.steps.attempt import containment
@@ -11,6 +11,7 @@ from agent.steps.attempt.calls import Calls, Prepare
 from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.secrets import Secrets, ValuePath
 from agent.steps.attempt.services import Services
+from agent.steps.attempt.state_access import StateAccess
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
 from agent.steps.types.call_types import Call, CallAnswer, MeasuredResponse, Reconcile, Request
@@ -165,6 +166,11 @@ class ContextFacts:
 
 class StepContext(ContextFacts):
     """The context of a step that runs on the event loop."""
+
+    @cached_property
+    def state(self) -> StateAccess:
+        """The values that outlive the task: `get`, `set`, `compare_and_set`, `delete`."""
+        return StateAccess(self)
 
     def log(self, text: str) -> None:
         """Write a line to the step's log."""

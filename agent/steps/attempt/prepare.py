@@ -20,7 +20,8 @@ from agent.steps.spec.registry import KINDS, Kind
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json, Succeeded, Waiting
-from agent.steps.types.value_sizes import is_small
+from agent.steps.types.state_values import StateValue
+from agent.steps.types.value_sizes import SMALL_BYTES, is_small
 from agent.store.db.json_values import NotPlainJsonError
 from agent.workflows.diagnostics import write_key
 from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
@@ -112,6 +113,7 @@ def needs_thread(attempt_input: AttemptInput) -> bool:
         any(not upstream.is_small for upstream in attempt_input.upstream.values())
         or not is_small(attempt_input.task.input)
         or not is_small(attempt_input.item)
+        or any(len(read.text or "") > SMALL_BYTES for read in attempt_input.state.values())
     )
 
 
@@ -252,11 +254,18 @@ def scope_of(attempt_input: AttemptInput) -> dict[str, Any]:
             "attempt": attempt_input.attempt,
         },
     }
+    if attempt_input.step.reads_state:
+        scope["state"] = visible(attempt_input.state)
     if attempt_input.parallel_index is not None:
         scope["item"] = attempt_input.item
         scope["parallel_index"] = attempt_input.parallel_index
         scope["parallel_count"] = attempt_input.parallel_count
     return scope
+
+
+def visible(state: Mapping[str, StateValue]) -> dict[str, Json]:
+    """Return `state` as templates see it: names without a value are missing."""
+    return {name: read.value for name, read in state.items() if read.exists}
 
 
 def _value_of(text: str, scope: Mapping[str, Any]) -> Json:

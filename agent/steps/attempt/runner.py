@@ -4,6 +4,7 @@
 2. Load the kind's code, which is no part of the attempt's time.
 3. Call the kind's handler under the attempt's time limit.
 4. `outcome_rules.decide`: what its end means.
+5. `state_change`: what a success writes to `state`.
 
 `run` raises only when the worker cancels it in the middle of an effect. Everything else becomes an
 outcome, and an effect that may have happened is never reported as anything but unknown.
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 from agent.steps.attempt import prepare
 from agent.steps.attempt.attempt_limits import exhausted, may_find_out, may_park
 from agent.steps.attempt.calls import Calls
-from agent.steps.attempt.cancel_scope import CancelScope
+from agent.steps.attempt.cancel_scope import CancelScope, complete
 from agent.steps.attempt.containment import (
     MAX_ERROR_TEXT,
     StepExitError,
@@ -32,6 +33,7 @@ from agent.steps.attempt.outcome_rules import SHUTDOWN, HandlerEnd, code_name, d
 from agent.steps.attempt.prepare import PreparedStep
 from agent.steps.attempt.secrets import Secrets, secret_watcher
 from agent.steps.attempt.services import Services
+from agent.steps.attempt.state_change import render_change
 from agent.steps.attempt.time_limit import TimeLimit, is_out_of_time, out_of_time, time_limit_of
 from agent.steps.spec.registry import Handler, Kind
 from agent.steps.types.attempt_input import AttemptInput, Signals
@@ -45,6 +47,7 @@ from agent.steps.types.outcome import (
     Succeeded,
     Waiting,
 )
+from agent.steps.types.value_sizes import is_small
 
 LOAD_SECONDS: Final = 60.0
 """For importing what an attempt needs, before its own time begins."""
@@ -77,24 +80,29 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
     context = StepContext(attempt_input, signals, services, secrets, calls)
     context.secret_paths = step.secret_paths
     try:
-        kind = step.kind
-        # Before the intent of an effect: a prompt may take longer than an effect may wait to start.
-        if step.secret_paths and not await _finishes(
-            secrets.prefetch(attempt_input.step.config, step.secret_paths), signals
-        ):
-            return Returned(signals.stop_reason or SHUTDOWN)
-        if (not kind.is_loaded or kind.ready is not None) and not await _load(
-            kind, config, context
-        ):
-            return Returned(SHUTDOWN)
-        outcome = await _attempt(kind.handler, config, context)
-        return _redact_error(outcome, secrets)
+        return _redact_error(await _run_prepared(step, config, context), secrets)
     except Exception as problem:
         return Failed(_internal(problem, secrets))
     finally:
         signals.on_stop = None
         calls.on_idle = None
         calls.is_revoked = True
+
+
+async def _run_prepared(step: PreparedStep, config: BaseModel, context: StepContext) -> Outcome:
+    """Load what the step needs, run it, and render what it writes to `state`."""
+    attempt_input, signals, kind = context.attempt_input, context.signals, step.kind
+    # Before the intent of an effect: a prompt may take longer than an effect may wait to start.
+    if step.secret_paths and not await _finishes(
+        context.secrets.prefetch(attempt_input.step.config, step.secret_paths), signals
+    ):
+        return Returned(signals.stop_reason or SHUTDOWN)
+    if (not kind.is_loaded or kind.ready is not None) and not await _load(kind, config, context):
+        return Returned(SHUTDOWN)
+    outcome = await _attempt(kind.handler, config, context)
+    if attempt_input.step.set_state and isinstance(outcome, Succeeded):
+        outcome = await _with_state(outcome, context)
+    return outcome
 
 
 def _prepare(
@@ -207,6 +215,24 @@ async def _call_handler(
         end.problem = StepExitError(code_name(context), cancellation)
     end.is_interrupted = scope.is_over()
     return end
+
+
+async def _with_state(outcome: Succeeded, context: StepContext) -> Outcome:
+    """Return a success with what it writes to `state`; a large output is read in a thread."""
+    if is_small(outcome.output):
+        return _render_state(outcome, context)
+    thread = asyncio.to_thread(_render_state, outcome, context)
+    # The step has acted: its outcome is rendered also while the worker shuts down.
+    rendered, _ = await complete(asyncio.ensure_future(thread))
+    return rendered
+
+
+def _render_state(outcome: Succeeded, context: StepContext) -> Outcome:
+    try:
+        change = render_change(context.attempt_input, outcome.output, context.secrets)
+    except DefiniteFailure as problem:
+        return Failed(problem.error, outcome.idempotency_key)
+    return replace(outcome, state=change)
 
 
 def _listen(context: StepContext, scope: CancelScope) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any, TypeVar
 
 from agent.steps.attempt import containment
 from agent.steps.attempt.context import ContextFacts, StepContext, bind_call
+from agent.steps.attempt.state_access import BlockingStateAccess
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Call, CallAnswer, EncodedResponse, Reconcile, Request
@@ -28,6 +30,11 @@ class BlockingContext(ContextFacts):
         self._context = context
         self._call = context._call
         self._loop = asyncio.get_running_loop()
+
+    @cached_property
+    def state(self) -> BlockingStateAccess:
+        """The values that outlive the task: `get`, `set`, `compare_and_set`, `delete`."""
+        return BlockingStateAccess(self._context.state, self._wait_for)
 
     def log(self, text: str) -> None:
         """Write a line to the step's log."""

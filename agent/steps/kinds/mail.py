@@ -36,6 +36,8 @@ async def run(config: MailConfig, context: StepContext) -> Outcome:
     attachments = await asyncio.to_thread(attached_files.load, config.attach, limits.attach_from)
     letter = _letter(config, account, attachments)
     sending = _Sending(config, context, name, account, letter)
+    # Before the intent: a keyring's prompt may take longer than an effect may wait to start.
+    await context.secrets.prefetch(account.password, frozenset({()}))
     answer = await context.perform(sending.request(), sending.perform)
     output = answer.response
     if config.save_sent and isinstance(output, dict):
@@ -158,7 +160,7 @@ class _Sending:
         limits = self._context.services.limits
         session = SmtpSession(self._name, self._account, limits.allow_private)
         delivery = await session.send(
-            await self._login(), envelope, message, self._may_go_on, self._seconds
+            self._login(), envelope, message, self._may_go_on, self._seconds
         )
         for address, code, text in delivery.refused:
             reply = smtp_errors.reply_text(code, text)
@@ -201,12 +203,12 @@ class _Sending:
                 delay_seconds=smtp_errors.GREYLIST_SECONDS,
             )
 
-    async def _login(self) -> Login | None:
+    def _login(self) -> Login | None:
         account = self._account
         if not account.user:
             return None
         try:
-            password: str = await self._context.secrets.read(account.password, frozenset({()}))
+            password: str = self._context.secrets.resolve(account.password, frozenset({()}))
         except DefiniteFailure as problem:
             raise DefiniteFailure(
                 f"password of [mail.{self._name}]: {problem}",

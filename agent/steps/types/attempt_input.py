@@ -8,6 +8,7 @@ from agent.core.chat_origin import ChatOrigin
 from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
+from agent.steps.types.state_values import StateOperation, StateValue
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
 from agent.store.db.json_values import decode
 from agent.workflows.graph import Graph, Step
@@ -97,6 +98,8 @@ class AttemptInput:
     calls: list[RecordedCall] = field(default_factory=list)
     approvals: list[RecordedApproval] = field(default_factory=list)
     """The earlier questions of this step to people, the oldest first."""
+    state: dict[str, StateValue] = field(default_factory=dict)
+    """What it reads of `state`, by name, as recorded at the step's first claim."""
     workflows: dict[str, dict[str, Json]] = field(default_factory=dict)
     """The description and the inputs of each workflow that a tool of an agent names."""
 
@@ -160,6 +163,14 @@ class Journal(Protocol):
 
     async def keep(self, attempt_input: AttemptInput, text: str) -> str | None:
         """Store a large request ahead of its intent; return the reason if that is not possible now."""
+
+    async def operate(
+        self, attempt_input: AttemptInput, intent: Intent, operation: StateOperation
+    ) -> Json:
+        """Read or change `state` and record the answer as the call's result; return the answer.
+
+        Raise `RevokedError` if the claim is gone, `DefiniteFailure` if the value is refused.
+        """
 
     def resolve(self, attempt_input: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""

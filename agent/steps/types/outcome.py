@@ -1,10 +1,13 @@
 """The outcomes of an attempt. They are values: the runner decides them, the engine applies them."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
+
+if TYPE_CHECKING:
+    from agent.steps.types.state_values import StateChange
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
@@ -71,6 +74,8 @@ class Succeeded:
     """The output as JSON, once the runner has checked it."""
     exchange: Exchange | None = None
     """What the step appends to its conversation."""
+    state: "StateChange | None" = field(default=None, compare=False)
+    """What it writes to `state` in the transaction that settles it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,3 +233,20 @@ def calls_of_items(
         last=last,
     )
     return [PastCall(*row) for row in found]
+
+
+def state_reads_of_items(
+    tx: Connection, task_id: str, index: int, first: int, last: int
+) -> dict[int, str]:
+    """Return what a range of items had read of `state` in the tasks that a task retries, by item."""
+    found = tx.query(
+        f"{_LINE} SELECT s.parallel_index, s.state_read FROM line AS l"
+        ' JOIN steps AS s ON s.task_id = l.id AND s."index" = :index'
+        " AND s.parallel_index BETWEEN :first AND :last"
+        " WHERE l.distance > 0 AND s.state_read IS NOT NULL ORDER BY l.distance DESC",
+        task_id=task_id,
+        index=index,
+        first=first,
+        last=last,
+    )
+    return {int(item): str(document) for item, document in found}

@@ -53,7 +53,11 @@ STEP_TYPES: Final[Mapping[str, ColumnType]] = {
     "process_started": "text",
     "started_at": "int",
     "ended_at": "int",
+    "state_read": "text",
 }
+
+_SELDOM: Final = frozenset({"state_read"})
+"""Columns that are only written where there is a value."""
 
 _STEP_DEFAULTS: Final[Mapping[str, str]] = {
     "parallel_index": "-1",
@@ -224,10 +228,11 @@ def insert_tasks(tx: Connection, rows: Iterable[Sequence[Any]], names: tuple[str
 
 @cache
 def _insert_steps(sql: Sql, names: tuple[str, ...]) -> str:
+    written = [name for name in STEP_TYPES if name in names or name not in _SELDOM]
     picked = ", ".join(
-        f'r."{name}"' if name in names else _STEP_DEFAULTS.get(name, "NULL") for name in STEP_TYPES
+        f'r."{name}"' if name in names else _STEP_DEFAULTS.get(name, "NULL") for name in written
     )
-    columns = ", ".join(f'"{name}"' for name in STEP_TYPES)
+    columns = ", ".join(f'"{name}"' for name in written)
     rows = sql.rows(**{name: STEP_TYPES[name] for name in names})
     return f"INSERT INTO steps ({columns}) SELECT {picked} FROM {rows}"
 

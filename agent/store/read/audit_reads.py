@@ -24,7 +24,7 @@ _IDS_AT_ONCE: Final = 1000
 
 _WRITTEN: Final = {
     "tasks": ("input", "output", "error", "trigger", "pause_reason"),
-    "steps": ("waiting_on", "checkpoint", "output", "error", "item", "items"),
+    "steps": ("waiting_on", "checkpoint", "output", "error", "item", "items", "state_read"),
     "tool_calls": ("request", "response", "error"),
     "events": ("data",),
     "step_logs": ("text",),
@@ -33,6 +33,8 @@ _WRITTEN: Final = {
     "triggers": ("cursor", "last_error", "problem"),
     "firings": ("key", "reason", "input", "context"),
     "memories": ("text",),
+    "state_values": ("value", "written_by"),
+    "state_history": ("value",),
 }
 """The columns with values of users; definitions are files of their own."""
 _STEPS: Final = (

@@ -33,7 +33,7 @@ class TerminalMessage(SQLModel, table=True):
 
 
 class StateValue(SQLModel, table=True):
-    """The current value of a name in `state`; its row is the lock of that name."""
+    """The current value of a name in `state`."""
 
     __tablename__: ClassVar[str] = "state_values"
 
@@ -43,8 +43,12 @@ class StateValue(SQLModel, table=True):
     # Null after a deletion; the version counts on.
     value: str | None = Field(default=None, sa_type=Text)
     version: int = Field(sa_type=BigInteger)
+    # Null where a person wrote it; so is the step.
     task_id: str | None = Field(default=None, sa_type=Text)
-    step: str | None = Field(default=None, sa_type=Text)
+    step_id: str | None = Field(default=None, sa_type=Text)
+    # Null where `set_state` of the step wrote it, else the call of its code.
+    call_id: str | None = Field(default=None, sa_type=Text)
+    # The step's name, or the person.
     written_by: str = Field(sa_type=Text)
     written_at: int = Field(sa_type=BigInteger)
 
@@ -59,7 +63,8 @@ class StateHistory(SQLModel, table=True):
     version: int = Field(sa_type=BigInteger, primary_key=True)
     value: str | None = Field(default=None, sa_type=Text)
     task_id: str | None = Field(default=None, sa_type=Text)
-    step: str | None = Field(default=None, sa_type=Text)
+    step_id: str | None = Field(default=None, sa_type=Text)
+    call_id: str | None = Field(default=None, sa_type=Text)
     written_by: str = Field(sa_type=Text)
     written_at: int = Field(sa_type=BigInteger)
 

@@ -13,10 +13,11 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `external_witness`: the database compared with what really happened outside.
 - `conversations`: what agents and people said, appended once for each step that succeeded.
 - `triggers`: schedules and watchers, their firings and tasks.
+- `state`: values that outlive tasks, and the steps that wrote them.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
   once.
 
-The seventeen promises, and where each is checked (`_check_database` is in this module):
+The eighteen promises, and where each is checked (`_check_database` is in this module):
 
 1.  An acknowledged task exists after a restart: `external_witness`.
 2.  Each task has ended or waits on something named: `open_tasks`.
@@ -50,6 +51,8 @@ The seventeen promises, and where each is checked (`_check_database` is in this 
 17. Every instant of a schedule and every watched item has one recorded fate: the key of a firing is
     unique; `triggers` for what the rows say; `agent.triggers.fate_check`, which callers pass in, for
     instants without a fate; tests/simulation for items.
+18. A step that succeeded has written each value that it sets exactly once, every version has one
+    writer, and versions have no gaps: `state`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +62,15 @@ from pydantic import ValidationError
 from agent.store.db.database import Connection
 from agent.store.read import audit_reads, message_audit
 from agent.store.read.audit_rows import AuditRows
-from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_tasks, row_invariants
+from agent.tasks.checker import (
+    approvals,
+    budgets,
+    event_replay,
+    ledger,
+    open_tasks,
+    row_invariants,
+    state,
+)
 from agent.tasks.checker.agent_calls import check_agent_calls
 from agent.tasks.checker.conversations import check_conversations
 from agent.tasks.checker.external_witness import ExternalWitness
@@ -153,6 +164,8 @@ def _check_task(
     if graph is None:
         yield Finding("the definition that it started with is missing or cannot be read")
         return
+    if graph.sets_state or any(call.action.startswith("state.") for call in task.calls):
+        yield from state.check_steps(task, graph)
     pattern = patterns.of(task)
     has_right_steps = pattern is not None and patterns.is_sound(pattern)
     if has_right_steps and task.is_plain:
@@ -206,4 +219,5 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
     yield from check_triggers(connection)
     yield from check_agent_calls(connection)
     yield from check_conversations(connection)
+    yield from state.check_values(connection)
     yield from check_secrets(connection)

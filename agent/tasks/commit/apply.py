@@ -3,20 +3,37 @@
 What belongs to a task that another transaction holds is carried into the next batch.
 """
 
+from agent.core.state_machine import CallStatus
+from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Retry
+from agent.steps.types.state_values import StateOperation
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.rules import advance, child_tasks, settlement
 from agent.tasks.rules.budget_reservations import BudgetLocks, lock_budgets
+from agent.tasks.rules.state_writes import LockedState, change_of
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
 
 def apply(scope: TxScope) -> None:
     """Apply journal entries, then completions, then the ends of child tasks."""
+    _lock_state(scope)
     _record_entries(scope)
     _settle_completions(scope)
+    if scope.state is not None:
+        scope.state.flush()
+        scope.result.state = scope.state.values
     _end_children(scope)
+
+
+def _lock_state(scope: TxScope) -> None:
+    """Lock the values of `state` that the batch uses; usually none."""
+    keys = scope.batch.state_keys()
+    if keys:
+        scope.state = LockedState(
+            scope.connection, keys, scope.now, is_waiting=scope.batch.must_wait
+        )
 
 
 def _record_entries(scope: TxScope) -> None:
@@ -27,11 +44,11 @@ def _record_entries(scope: TxScope) -> None:
         locked = scope.tasks.get(entry.claim.task_id)
         if entry.claim.task_id in result.gone:
             result.journaled.append((entry, False))
-        elif locked is None:
+        elif locked is None or not _has_state(scope, entry):
             entry.tries += 1
             result.carried_entries.append(entry)
         else:
-            is_recorded = _record(locked, entry, scope.capacity.worker_id, locks)
+            is_recorded = _record(scope, locked, entry, locks)
             result.journaled.append((entry, is_recorded))
     if locks is not None:
         locks.write(scope.connection)
@@ -44,16 +61,38 @@ def _settle_completions(scope: TxScope) -> None:
         locked = scope.tasks.get(claim.task_id)
         if claim.task_id in result.gone:
             result.settled.append((completion, False))
-        elif locked is None:
+        elif locked is None or not _has_state(scope, completion):
             completion.tries += 1
             result.carried_completions.append(completion)
+        elif _is_conflict(scope, locked, completion):
+            result.conflicts.append(completion)
         else:
             is_held = settlement.settle(
-                scope.connection, locked, claim, completion.outcome, worker_id
+                scope.connection, locked, claim, completion.outcome, worker_id, scope.state
             )
             if is_held:
                 _emit_unknown(locked, completion)
             result.settled.append((completion, is_held))
+
+
+def _has_state(scope: TxScope, part: Completion | JournalEntry) -> bool:
+    """Whether the transaction has locked what a part uses of `state`."""
+    if scope.state is None:
+        return True
+    if isinstance(part, JournalEntry):
+        return part.state is None or scope.state.holds([part.state.key])
+    change = change_of(part.outcome)
+    return change is None or scope.state.holds(change.keys)
+
+
+def _is_conflict(scope: TxScope, locked: LockedTask, completion: Completion) -> bool:
+    """Whether a value has changed that a completion's `set_state` was rendered from."""
+    change, claim = change_of(completion.outcome), completion.claim
+    if change is None or scope.state is None or not scope.state.has_moved(change):
+        return False
+    # An outcome under an old claim writes nothing: it needs no other values.
+    step = locked.steps.get((claim.index, claim.parallel_index))
+    return settlement.holds(step, claim, scope.capacity.worker_id)
 
 
 def _end_children(scope: TxScope) -> None:
@@ -68,7 +107,7 @@ def _end_children(scope: TxScope) -> None:
 
 
 def _record(
-    locked: LockedTask, entry: JournalEntry, worker_id: str, locks: BudgetLocks | None
+    scope: TxScope, locked: LockedTask, entry: JournalEntry, locks: BudgetLocks | None
 ) -> bool:
     """Record a journal entry; return whether its claim allowed that.
 
@@ -79,8 +118,10 @@ def _record(
         locked.results.append(entry.result)
         return True
     step = locked.steps.get((entry.claim.index, entry.claim.parallel_index))
-    if step is None or not settlement.holds(step, entry.claim, worker_id):
+    if step is None or not settlement.holds(step, entry.claim, scope.capacity.worker_id):
         return False
+    if entry.state is not None:
+        return _operate(scope, locked, step, entry, entry.state)
     if entry.checkpoint is not None:
         step.also(checkpoint=entry.checkpoint)
     if entry.delay is not None:
@@ -89,13 +130,38 @@ def _record(
     return entry.intent is None or _intend(locked, step, entry, locks)
 
 
+def _operate(
+    scope: TxScope,
+    locked: LockedTask,
+    step: StepRow,
+    entry: JournalEntry,
+    operation: StateOperation,
+) -> bool:
+    """Change or read `state`, and record that as a call with its result; return False if refused."""
+    intent, state = entry.intent, scope.state
+    assert intent is not None and state is not None
+    if not _may_act(locked, step):
+        return False
+    if not state.operate(locked, step, operation, intent.call_id):
+        return False
+    _intend(locked, step, entry, None)
+    locked.results.append(
+        CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, operation.answer)
+    )
+    return True
+
+
+def _may_act(locked: LockedTask, step: StepRow) -> bool:
+    return locked.task.phase != "failing" or advance.is_cleanup(locked, step)
+
+
 def _intend(
     locked: LockedTask, step: StepRow, entry: JournalEntry, locks: BudgetLocks | None
 ) -> bool:
     """Record an intent; return False where the task is failing or a budget refuses it."""
     intent = entry.intent
     assert intent is not None
-    if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
+    if not _may_act(locked, step):
         return False
     if intent.reservation is not None:
         assert locks is not None

@@ -15,10 +15,11 @@ from agent.steps.spec.agent_config import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
+from agent.steps.types.state_values import StateValue
 from agent.store.artifacts.artifact_rows import FetchedValues, NotFetchedError
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import approval_rows, call_rows, workflow_versions
+from agent.store.engine import approval_rows, call_rows, state_rows, workflow_versions
 from agent.store.engine import attempt_reads as read
 from agent.tasks.commit.known_tasks import KnownTask, KnownTasks, task_view
 from agent.tasks.read_models import outputs
@@ -54,6 +55,7 @@ def load(
     values = _own_values(connection, claimed, with_history)
     calls = _calls(connection, with_history, fetched)
     asked = _approvals(connection, with_history)
+    state = _state_reads(connection, claimed)
     inputs = []
     for locked, step in claimed:
         definition = locked.definition(step)
@@ -84,6 +86,7 @@ def load(
                 },
                 calls=calls.get(step.id, []),
                 approvals=asked.get(step.id, []),
+                state=state.get(step.id, {}),
                 workflows=_workflows(connection, definition, graphs),
             )
         )
@@ -102,6 +105,20 @@ def _own_values(
     if not step_ids:
         return {}
     return {row[0]: row[1:] for row in read.own_values(connection, list(step_ids))}
+
+
+def _state_reads(connection: Connection, claimed: Claimed) -> dict[str, dict[str, StateValue]]:
+    """Read what steps have read of `state` at their first claims."""
+    reading = [step.id for locked, step in claimed if locked.graph.steps[step.index].reads_state]
+    if not reading:
+        return {}
+    return {
+        step_id: {
+            name: StateValue(version or 0, value)
+            for name, (version, value) in (decode(document) or {}).items()
+        }
+        for step_id, document in state_rows.recorded_reads(connection, reading)
+    }
 
 
 def _ended_wait(

@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent.core.state_names import StateKey
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
+from agent.steps.types.state_values import StateOperation, StateValue
 from agent.store.artifacts.artifact_rows import PackedContent
 from agent.store.db.database import DeferredRows
 from agent.tasks.rules import child_tasks
 from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
+from agent.tasks.rules.state_writes import change_of
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
@@ -41,6 +44,8 @@ class JournalEntry:
     intent: Intent | None = None
     checkpoint: str | None = None
     result: CallResult | None = None
+    state: StateOperation | None = None
+    """What the step's code does with `state`; its intent and its result are recorded with it."""
     refusal: Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None
@@ -73,6 +78,18 @@ class Batch:
         for end in self.child_ends:
             task_ids.add(end.parent_task_id)
         return task_ids
+
+    def state_keys(self) -> set[StateKey]:
+        """Return the values of `state` that this reads or writes; most batches have none."""
+        keys: set[StateKey] = set()
+        for completion in self.completions:
+            change = change_of(completion.outcome)
+            if change is not None:
+                keys |= change.keys
+        for entry in self.entries:
+            if entry.state is not None:
+                keys.add(entry.state.key)
+        return keys
 
     def copy(self) -> "Batch":
         """Return a batch with the same parts, in lists of its own."""
@@ -109,6 +126,10 @@ class TxResult:
     """Each applied completion, and whether its claim still held."""
     journaled: list[tuple[JournalEntry, bool]] = field(default_factory=list)
     """Each journal entry, and whether it was recorded."""
+    conflicts: list[Completion] = field(default_factory=list)
+    """Completions whose `set_state` is to be rendered again, from `state`; nothing else is repeated."""
+    state: dict[StateKey, StateValue] = field(default_factory=dict)
+    """Values of `state` as the transaction left them."""
     carried_completions: list[Completion] = field(default_factory=list)
     carried_entries: list[JournalEntry] = field(default_factory=list)
     carried_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
@@ -150,6 +171,8 @@ class TxResult:
         self.claimed += part.claimed
         self.settled += part.settled
         self.journaled += part.journaled
+        self.conflicts += part.conflicts
+        self.state.update(part.state)
         self.carried_completions += part.carried_completions
         self.carried_entries += part.carried_entries
         self.carried_ends += part.carried_ends

@@ -7,6 +7,7 @@ from agent.store.db.database import Connection
 from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.commit.task_cache import TaskCache
 from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
@@ -26,6 +27,8 @@ class TxScope:
     """Whether it may rely on cached rows that the database then checks."""
     tasks: dict[str, LockedTask] = field(default_factory=dict)
     """The tasks whose locks it holds."""
+    state: LockedState | None = None
+    """The values of `state` that it reads or writes; None where there are none."""
     result: TxResult = field(default_factory=TxResult)
 
     @property

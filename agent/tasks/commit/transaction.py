@@ -18,6 +18,7 @@ from agent.tasks.rules import (
     creation,
     firing,
     row_writer,
+    state_writes,
 )
 from agent.tasks.rules.creation import Submission
 from agent.tasks.state.locked_task import LockedTask
@@ -36,6 +37,7 @@ def run(scope: TxScope) -> TxResult:
         tasks += _fire(scope)
     _claim(scope, tasks)
     row_writer.write(tx, tasks, scope.now)
+    state_writes.record_reads(tx, result.claimed)
     if batch.logs:
         writes.insert_logs(tx, batch.logs)
     result.soonest = scope.cache.close(tx, tasks)

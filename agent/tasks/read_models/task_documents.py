@@ -15,7 +15,7 @@ from agent.store.engine import attempt_reads as read
 from agent.store.engine import task_rows
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import outputs, person_waits, transcript
+from agent.tasks.read_models import outputs, person_waits, state_documents, transcript
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph
 
@@ -68,7 +68,11 @@ def task_document(
     delays = {}
     if any(row["status"] == StepStatus.RUNNING for row in rows):
         delays = views.delays(connection, task_id)
-    steps = [_step_document(connection, row, graph, used, delays) for row in rows]
+    state = state_documents.steps_with_state(connection, task_id, graph)
+    steps = [
+        {**_step_document(connection, row, graph, used, delays), "state": state.get(row["id"])}
+        for row in rows
+    ]
     person_waits.add_questions(connection, task_id, steps)
     person_waits.add_childrens(connection, task_id, task["status"], steps)
     document = _summary(task)

@@ -186,6 +186,8 @@ def _apply_recorded(
             status == CallStatus.SUCCEEDED
             and response is not None
             and locked.definition(step).output_schema is None
+            # Only an attempt renders what the step writes to `state`.
+            and not locked.definition(step).set_state
             and (error is None or error.code != BAD_RESPONSE)
             and not _is_truncated(response)
         ):

@@ -7,6 +7,7 @@
 - Every other step **runs again** from the beginning.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -47,6 +48,7 @@ class _OldStep:
     items_ended: int
     started_at: int | None
     ended_at: int | None
+    state_read: str | None
 
     @property
     def has_ended_well(self) -> bool:
@@ -85,11 +87,12 @@ def carry_over(
             for old_step in (step, *items):
                 _keep(new, old_step)
         elif index not in rerun and step.items is not None and are_parents_kept and items:
-            _reopen_group(new, step, items)
+            _reopen_group(new, step, items, called)
         else:
             blank = new.add(blank_step(graph, new.task.id, index))
             if step.id in called:
                 blank.inherit_history()
+                _inherit_read(blank, step)
     _start(tx, new, kept)
     asked_again = sorted(stale - kept)
     return [graph.steps[index].name for index in asked_again if old_steps[index][0].has_ended_well]
@@ -146,11 +149,23 @@ def _keep(new: LockedTask, old_step: _OldStep) -> None:
         items=old_step.items,
         ended_at=old_step.ended_at,
     )
+    _inherit_read(step, old_step)
     new.add(step)
     new.emit("step.kept", step, {"status": old_step.status, "from": old_step.id})
 
 
-def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep]) -> None:
+def _inherit_read(step: StepRow, old_step: _OldStep) -> None:
+    """Let a step see what the old one had read of `state`: its recorded calls follow from that.
+
+    A step without calls reads again: a person may have corrected the value before the retry.
+    """
+    if old_step.state_read is not None:
+        step.also(state_read=old_step.state_read)
+
+
+def _reopen_group(
+    new: LockedTask, old_group: _OldStep, old_items: list[_OldStep], called: Collection[str]
+) -> None:
     """Add a group that goes on: items that ended well are kept, the others run again."""
     max_attempts = new.graph.steps[old_group.index].retry.max_attempts
     done = 0
@@ -169,6 +184,8 @@ def _reopen_group(new: LockedTask, old_group: _OldStep, old_items: list[_OldStep
         )
         item.inherit_history()
         item.also(item=old_item.item)
+        if old_item.id in called:
+            _inherit_read(item, old_item)
         new.add(item)
     group = StepRow.new(
         new_id(),

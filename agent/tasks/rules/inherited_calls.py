@@ -32,8 +32,14 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
     items = list(items)
     first, last = items[0].parallel_index, items[-1].parallel_index
     calls = lineage.calls_of_items(tx, locked.task.id, items[0].index, first, last)
-    for step in _copy(tx, locked, items, calls):
+    heirs = _copy(tx, locked, items, calls)
+    reads: dict[int, str] = {}
+    if heirs and locked.definition(heirs[0]).reads_state:
+        reads = lineage.state_reads_of_items(tx, locked.task.id, items[0].index, first, last)
+    for step in heirs:
         step.inherit_history()
+        if step.parallel_index in reads:
+            step.also(state_read=reads[step.parallel_index])
 
 
 def _copy(

@@ -27,6 +27,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, signals
 from agent.tasks.rules import advance, approvals, budgets, fanout
+from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -66,9 +67,17 @@ def holds(step: StepRow | None, claim: Claim, worker_id: str) -> bool:
 
 
 def settle(
-    tx: Connection, locked: LockedTask, claim: Claim, outcome: Outcome, worker_id: str
+    tx: Connection,
+    locked: LockedTask,
+    claim: Claim,
+    outcome: Outcome,
+    worker_id: str,
+    state: LockedState | None = None,
 ) -> bool:
-    """Apply an outcome to its step; return whether the step still had the claim."""
+    """Apply an outcome to its step; return whether the step still had the claim.
+
+    `state` holds the locks of what the outcome writes to `state`.
+    """
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
         data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
@@ -79,7 +88,7 @@ def settle(
         # Another step's failure stopped it: it is not retried.
         transitions.skip(locked, step, "fail_fast")
         return True
-    _apply(tx, locked, step, outcome)
+    _apply(tx, locked, step, outcome, state)
     return True
 
 
@@ -87,10 +96,16 @@ def _would_expand(outcome: Outcome) -> bool:
     return isinstance(outcome, Succeeded) and outcome.items is not None
 
 
-def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) -> None:
+def _apply(
+    tx: Connection,
+    locked: LockedTask,
+    step: StepRow,
+    outcome: Outcome,
+    state: LockedState | None,
+) -> None:
     match outcome:
         case Succeeded():
-            _succeed(locked, step, outcome)
+            _succeed(locked, step, outcome, state)
         case Retry():
             retry_or_fail(locked, step, outcome)
         case Failed():
@@ -113,7 +128,9 @@ def _apply(tx: Connection, locked: LockedTask, step: StepRow, outcome: Outcome) 
             transitions.return_unstarted(locked, step, outcome.reason, wake_at)
 
 
-def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
+def _succeed(
+    locked: LockedTask, step: StepRow, outcome: Succeeded, state: LockedState | None
+) -> None:
     if outcome.skipped is not None:
         transitions.skip(locked, step, outcome.skipped)
     elif outcome.items is not None:
@@ -125,9 +142,18 @@ def _succeed(locked: LockedTask, step: StepRow, outcome: Succeeded) -> None:
             # The ledger keeps the effect's result; only the output cannot be stored.
             transitions.fail(locked, step, StepError("bad_output", "code", str(error)))
             return
+        change = outcome.state
+        if change is not None:
+            assert state is not None
+            refusal = state.refusal(change.writes)
+            if refusal is not None:
+                transitions.fail(locked, step, StepError("state_full", "limit", refusal))
+                return
         transitions.succeed(locked, step, output, outcome.idempotency_key)
         if outcome.exchange is not None:
             locked.exchanges.append((step.id, outcome.exchange))
+        if change is not None and state is not None:
+            state.settle(locked, step, change)
 
 
 def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:

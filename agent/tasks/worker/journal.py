@@ -7,6 +7,7 @@ from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, Re
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
+from agent.steps.types.state_values import StateOperation
 from agent.store.db import json_values
 from agent.tasks.commit.batch import JournalEntry
 from agent.tasks.worker.attempts import RecordQueue, claim_of
@@ -32,6 +33,17 @@ class WorkerJournal:
     async def keep(self, attempt_input: AttemptInput, text: str) -> str | None:
         """Store a large request before its intent; return why that is not possible now."""
         return await self._queue.keep(claim_of(attempt_input), text)
+
+    async def operate(
+        self, attempt_input: AttemptInput, intent: Intent, operation: StateOperation
+    ) -> Json:
+        """Read or change `state`; return the answer once it is durable."""
+        await self._record(
+            JournalEntry(
+                claim_of(attempt_input), attempt_input.graph, intent=intent, state=operation
+            )
+        )
+        return operation.answer
 
     def resolve(self, attempt_input: AttemptInput, result: CallResult) -> None:
         """Queue a call's result; it is recorded before or with the attempt's outcome."""
@@ -72,6 +84,9 @@ class WorkerJournal:
             self._waiting.pop(entry, None)
         if not is_recorded and (refusal := entry.refusal) is not None:
             raise BudgetRefusedError(refusal.code, refusal.message, must_fail=refusal.must_fail)
+        if entry.state is not None and entry.state.refusal is not None:
+            text = entry.state.refusal
+            raise DefiniteFailure(text, code="state_full", kind="limit", may_retry=False)
         if entry.problem is not None:
             text = f"what it is about to do cannot be recorded: {entry.problem}"
             raise DefiniteFailure(text, code="not_recorded", kind="internal")

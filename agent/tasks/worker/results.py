@@ -19,6 +19,8 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
     for attempt_input in done.attempts:
         worker.attempts.start(attempt_input, is_isolated=done.is_isolated)
     worker.external.note_commit(done)
+    if result.conflicts:
+        worker.state_conflicts.resolve(result)
     for step_id, _ in result.stops:
         worker.attempts.stop(step_id, "another step failed")
     worker.slots.note_commit(result)

@@ -39,6 +39,7 @@ from agent.tasks.worker.peers import PeerWatch
 from agent.tasks.worker.poll_schedule import PollSchedule
 from agent.tasks.worker.shutdown import RETRY_LOCKED_SECONDS
 from agent.tasks.worker.slots import Slots
+from agent.tasks.worker.state_conflicts import StateConflicts
 from agent.tasks.worker.submitters import Submitters
 from agent.tasks.worker.wake_listener import Listener, watch_marks
 
@@ -101,6 +102,7 @@ class Worker:
             conversations=ConversationReader(database),
         )
         self.attempts = Attempts(self.services, self.external.queue, self.wake)
+        self.state_conflicts = StateConflicts(self.outbox, self.wake)
         self.submitters = Submitters()
         self.firings = PendingFirings()
         self.slots = Slots(settings, self.attempts, self.external, self.clock)

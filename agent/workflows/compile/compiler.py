@@ -136,6 +136,7 @@ class _Compiler:
             priority=keys.priority,
             budget=budget_document(budget),
             on=_trigger_document(keys),
+            shared=sorted(keys.shared),
         )
 
     def _check_triggers(self, graph: Graph) -> None:

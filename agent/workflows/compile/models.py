@@ -6,8 +6,9 @@ compiled graph contains in another form (durations, shorthand).
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from agent.core.state_names import MAX_NAMES, find_name_problem
 from agent.workflows.compile.field_types import (
     AttemptTimeout,
     Duration,
@@ -26,6 +27,25 @@ from agent.workflows.graph import (
 )
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
+MAX_SET_NAMES: Final = 50
+"""How many values one step may write."""
+
+
+def _check_state_name(name: str) -> str:
+    problem = find_name_problem(name)
+    if problem is not None:
+        raise ValueError(problem)
+    return name
+
+
+def _refuse_twins(names: list[str]) -> list[str]:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} is named twice")
+    return names
+
+
+StateName = Annotated[str, AfterValidator(_check_state_name)]
 
 
 def _editors_see(*types: str) -> WithJsonSchema:
@@ -97,6 +117,12 @@ class StepKeys(_Keys):
         default=None, description="a JSON Schema of the step's output"
     )
     budget: BudgetKeys | None = None
+    set_state: dict[StateName, Any] = Field(
+        default_factory=dict,
+        min_length=1,
+        max_length=MAX_SET_NAMES,
+        description="values to keep in state when the step succeeds; `output` is the step's own",
+    )
 
 
 class WorkflowKeys(_Keys):
@@ -116,6 +142,11 @@ class WorkflowKeys(_Keys):
     budget: BudgetKeys | None = None
     steps: dict[Name, Any] = Field(min_length=1, max_length=MAX_STEPS)
     output: Any = Field(default=None, description="a template over the steps' outputs")
+    shared: Annotated[list[StateName], AfterValidator(_refuse_twins)] = Field(
+        default_factory=list,
+        max_length=MAX_NAMES,
+        description="values of state that all workflows share",
+    )
 
 
 STEP_WORDS: Final = tuple(field.alias or name for name, field in StepKeys.model_fields.items())

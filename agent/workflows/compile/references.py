@@ -1,19 +1,39 @@
 """Checks the names that a workflow's templates read against what will exist when they run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from agent.core.state_names import RESERVED, find_name_problem
 from agent.workflows.diagnostics import Problem, Suggestions, did_you_mean
 from agent.workflows.templates.expressions import Expression, parse_expression, parse_template
 from agent.workflows.templates.limits import TemplateError
 from agent.workflows.templates.templates import is_template
 from agent.workflows.yaml.source import Path, Source
 
-ROOTS: Final = ("steps", "inputs", "trigger", "task")
+ROOTS: Final = ("steps", "inputs", "trigger", "task", "state")
 ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")
 STEP_PARTS: Final = ("output", "status", "error")
 TASK_PARTS: Final = ("id", "workflow", "version")
 _MOST_LISTED: Final = 50
+_READ_BY_NAME: Final = {
+    "steps": "steps are read by name, as in steps.fetch.output",
+    "state": "values of state are read by name, as in state.last_price",
+}
+_STATE_METHODS: Final = "give a default by a filter: state.NAME | default(0)"
+
+
+class Reads(NamedTuple):
+    """What templates read by name: steps, and values of `state`."""
+
+    steps: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+
+    def joined(self, other: "Reads") -> "Reads":
+        """Return what both read, each name once."""
+        return Reads(
+            tuple(dict.fromkeys((*self.steps, *other.steps))),
+            tuple(dict.fromkeys((*self.state, *other.state))),
+        )
 
 
 class Ancestry:
@@ -94,18 +114,30 @@ class References:
         return self._near.near(name, but)
 
     def check_value(
-        self, value: Any, path: Path, step: str | None, *, has_items: bool = False
-    ) -> list[str]:
-        """Check every template in a value; return the steps that they name."""
-        named: dict[str, None] = {}
+        self,
+        value: Any,
+        path: Path,
+        step: str | None,
+        *,
+        has_items: bool = False,
+        also: Collection[str] = (),
+    ) -> Reads:
+        """Check every template in a value; return what they read.
+
+        `also` are further names that are known in it.
+        """
+        steps: dict[str, None] = {}
+        state: dict[str, None] = {}
         for place, text in templates_in(value, path):
             try:
                 parsed = parse_template(text)
             except TemplateError as error:
                 self.problems.append(self._source.problem(place, str(error), at_value=True))
             else:
-                named |= self._check(parsed, place, step, has_items)
-        return list(named)
+                reads = self._check(parsed, place, step, has_items, also)
+                steps |= dict.fromkeys(reads.steps)
+                state |= dict.fromkeys(reads.state)
+        return Reads(tuple(steps), tuple(state))
 
     def check_expression(
         self,
@@ -115,8 +147,8 @@ class References:
         *,
         has_items: bool = False,
         also: Collection[str] = (),
-    ) -> list[str]:
-        """Check an expression without braces; return the steps that it names.
+    ) -> Reads:
+        """Check an expression without braces; return what it reads.
 
         `also` are further names that are known in it.
         """
@@ -124,8 +156,8 @@ class References:
             parsed = parse_expression(text)
         except TemplateError as error:
             self.problems.append(self._source.problem(path, str(error), at_value=True))
-            return []
-        return list(self._check(parsed, path, step, has_items, also))
+            return Reads()
+        return self._check(parsed, path, step, has_items, also)
 
     def _check(
         self,
@@ -134,8 +166,9 @@ class References:
         step: str | None,
         has_items: bool,
         also: Collection[str] = (),
-    ) -> dict[str, None]:
-        named: dict[str, None] = {}
+    ) -> Reads:
+        steps: dict[str, None] = {}
+        state: dict[str, None] = {}
         for lookup in parsed.lookups:
             if lookup[0] in also:
                 continue
@@ -144,11 +177,14 @@ class References:
                 message, hint = problem
                 self.problems.append(self._source.problem(path, message, hint, at_value=True))
             elif lookup[0] == "steps" and len(lookup) > 1:
-                named[str(lookup[1])] = None
-        if "steps" in parsed.dynamic:
-            message = "steps are read by name, as in steps.fetch.output, so that it can be checked"
-            self.problems.append(self._source.problem(path, message, at_value=True))
-        return named
+                steps[str(lookup[1])] = None
+            elif lookup[0] == "state" and len(lookup) > 1:
+                state[str(lookup[1])] = None
+        for root, what in _READ_BY_NAME.items():
+            if root in parsed.dynamic:
+                message = f"{what}, so that it can be checked"
+                self.problems.append(self._source.problem(path, message, at_value=True))
+        return Reads(tuple(steps), tuple(state))
 
     def _name_problem(
         self, lookup: Sequence[str | int], step: str | None, has_items: bool
@@ -179,6 +215,8 @@ class References:
             # Only a step has attempts: the workflow's output has none.
             known = TASK_PARTS if step is None else (*TASK_PARTS, "attempt")
             return self._unknown(lookup[1], known, "a task has no")
+        if root == "state":
+            return _state_problem(lookup, step)
         return self._step_problem(lookup, step) if root == "steps" else None
 
     def _step_problem(
@@ -191,7 +229,7 @@ class References:
         if name not in self._ancestry:
             return f"there is no step {name!r}", self.near_step(name)
         if name == step:
-            return f"the step {name!r} cannot read its own output", None
+            return f"the step {name!r} cannot read its own output", "in set_state it is output"
         if step is None or self._ancestry.is_upstream(name, step):
             return None
         return f"the step {name!r} is not upstream of {step!r}", f"add {name} to depends_on"
@@ -203,6 +241,16 @@ class References:
             return None
         hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else None)
         return f"{words} {str(name)!r}", hint
+
+
+def _state_problem(lookup: Sequence[str | int], step: str | None) -> tuple[str, str | None] | None:
+    if step is None:
+        return "state is read by steps only", "read it in a step, and take that step's output"
+    name = str(lookup[1])
+    if name in RESERVED:
+        return f"state has no {name!r}", _STATE_METHODS
+    problem = find_name_problem(name)
+    return None if problem is None else (problem, None)
 
 
 def templates_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

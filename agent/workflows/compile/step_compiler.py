@@ -11,7 +11,7 @@ from agent.workflows.compile.fanout import read_fanout, without_braces
 from agent.workflows.compile.kind_choice import choose_kind, rendered_parts
 from agent.workflows.compile.models import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
 from agent.workflows.compile.output_schema import find_schema_problem
-from agent.workflows.compile.references import References
+from agent.workflows.compile.references import Reads, References
 from agent.workflows.diagnostics import Problem
 from agent.workflows.graph import MAX_NAME_CHARS, NAME_PATTERN, Fanout, RetryPolicy, Step
 from agent.workflows.kind_registry import KindSpec
@@ -20,8 +20,10 @@ from agent.workflows.yaml.source import Path, Source
 
 _NAME = re.compile(NAME_PATTERN.rstrip("$"))
 _SCRIPT = ("script",)
+OWN_OUTPUT = ("output",)
+"""What `set_state` may read besides what every template of its step may."""
 _MEANT_AS_TEMPLATE = re.compile(
-    r"\{\{-?\s*(?:(?:steps|inputs|trigger|task)\.[^{}]*|(?:item|parallel_index|parallel_count)\b[^{}]*)\}\}"
+    r"\{\{-?\s*(?:(?:steps|inputs|trigger|task|state)\.[^{}]*|(?:item|parallel_index|parallel_count)\b[^{}]*)\}\}"
 )
 
 
@@ -66,9 +68,11 @@ class StepCompiler:
         self._check_schema(keys, path)
         retry = self._retry(keys, path, choice.kind)
         has_items = "foreach" in written or "parallel" in written
-        named = self._check_templates(name, choice.kind, choice.config, has_items)
-        named += self._check_templates(name, "approval", choice.gate or {}, has_items)
-        named += self._check_expressions(name, condition, fanout)
+        reads = self._check_templates(name, choice.kind, choice.config, has_items)
+        reads = reads.joined(self._check_templates(name, "approval", choice.gate or {}, has_items))
+        reads = reads.joined(self._check_expressions(name, condition, fanout))
+        writes = self._check_set_state(name, keys, is_group=has_items)
+        reads = reads.joined(writes)
         if choice.kind is None or len(self.problems) > before or not _is_name(name):
             return None
         timeout = keys.timeout if "timeout" in written else self._defaults.timeout
@@ -85,9 +89,12 @@ class StepCompiler:
             has_no_timeout=timeout == math.inf,
             on_unknown=keys.on_unknown,
             output_schema=keys.output,
-            refers_to=[n for n in dict.fromkeys(named) if n not in keys.depends_on],
+            refers_to=[n for n in reads.steps if n not in keys.depends_on],
             budget=budget_document(keys.budget),
             approval=choice.gate,
+            set_state=keys.set_state,
+            reads_state=sorted(reads.state),
+            sets_from=sorted(writes.state),
         )
 
     def _refuser(self, path: Path) -> Any:
@@ -166,46 +173,58 @@ class StepCompiler:
 
     def _check_templates(
         self, name: str, kind: str | None, config: Mapping[str, Any], has_items: bool
-    ) -> list[str]:
+    ) -> Reads:
+        reads = Reads()
         spec = self._kinds.get(kind or "")
         if spec is None:
-            return []
-        named: list[str] = []
+            return reads
         place = ("steps", name, spec.name)
         for path, value in rendered_parts(config, spec.verbatim, place):
-            named += self._references.check_value(value, path, name, has_items=has_items)
+            reads = reads.joined(
+                self._references.check_value(value, path, name, has_items=has_items)
+            )
         for keys in spec.verbatim:
             text = _value_at(config, keys)
             if not isinstance(text, str):
                 continue
             if keys in spec.expressions:
-                named += self._references.check_expression(
-                    text, (*place, *keys), name, has_items=has_items, also=spec.expressions[keys]
+                also = spec.expressions[keys]
+                reads = reads.joined(
+                    self._references.check_expression(
+                        text, (*place, *keys), name, has_items=has_items, also=also
+                    )
                 )
             elif (match := _MEANT_AS_TEMPLATE.search(text)) is not None:
                 message = f"nothing is rendered inside {'.'.join(keys)}, not even {match[0]}"
                 hint = "give the value by env, and use the variable" if keys == _SCRIPT else None
                 problem = self._source.problem((*place, *keys), message, hint, at_value=True)
                 self.problems.append(problem)
-        return named
+        return reads
 
-    def _check_expressions(
-        self, name: str, condition: str | None, fanout: Fanout | None
-    ) -> list[str]:
+    def _check_expressions(self, name: str, condition: str | None, fanout: Fanout | None) -> Reads:
         check = self._references.check_expression
-        named: list[str] = []
+        reads = Reads()
         if condition is not None:
-            named += check(condition, ("steps", name, "if"), name)
+            reads = check(condition, ("steps", name, "if"), name)
         if fanout is None:
-            return named
+            return reads
         if fanout.items_of is not None:
-            named += check(fanout.items_of, ("steps", name, "foreach"), name)
+            reads = reads.joined(check(fanout.items_of, ("steps", name, "foreach"), name))
         if fanout.count_of is not None:
-            named += check(fanout.count_of, ("steps", name, "parallel"), name)
+            reads = reads.joined(check(fanout.count_of, ("steps", name, "parallel"), name))
         if fanout.items is not None:
             path = ("steps", name, "foreach")
-            named += self._references.check_value(fanout.items, path, name)
-        return named
+            reads = reads.joined(self._references.check_value(fanout.items, path, name))
+        return reads
+
+    def _check_set_state(self, name: str, keys: StepKeys, *, is_group: bool) -> Reads:
+        """Check the templates of the values that a step writes; they know the step's `output`."""
+        if keys.set_state and is_group:
+            message = "a step with foreach or parallel writes no state"
+            hint = "write it in a step that depends on this one"
+            self._refuser(("steps", name))("set_state", message, hint)
+        path = ("steps", name, "set_state")
+        return self._references.check_value(keys.set_state, path, name, also=OWN_OUTPUT)
 
 
 def _is_name(name: str) -> bool:

@@ -58,6 +58,10 @@ def _explain(path: Path, place: int, value: Any, scope: Mapping[str, Any]) -> st
     parent = written(path[:place])
     if path[0] == "steps" and place == 1:
         return f"there is no output of a step {wanted!r} here{_meant(wanted, value)}"
+    if path[0] == "state" and place == 1:
+        return (
+            f"{written(path)} has no value yet: write state.{wanted} | default(...) to allow that"
+        )
     if value is None:
         return f"{written(path)} is missing: {parent} is null{_status(path, scope)}"
     if isinstance(value, Mapping):

@@ -58,7 +58,8 @@ def _create_state() -> None:
         _text("value"),
         _number("version", is_null=False),
         _text("task_id"),
-        _text("step"),
+        _text("step_id"),
+        _text("call_id"),
         _text("written_by", is_null=False),
         _number("written_at", is_null=False),
     )
@@ -69,7 +70,8 @@ def _create_state() -> None:
         sa.Column("version", sa.BigInteger, primary_key=True),
         _text("value"),
         _text("task_id"),
-        _text("step"),
+        _text("step_id"),
+        _text("call_id"),
         _text("written_by", is_null=False),
         _number("written_at", is_null=False),
     )
