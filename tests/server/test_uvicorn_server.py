@@ -28,7 +28,7 @@ class CountedServer(UvicornServer):
 
 
 def test_an_idle_server_wakes_once_a_second_and_ends_at_once() -> None:
-    """uvicorn's own loop wakes ten times a second; responses still have a Date."""
+    """Uvicorn's own loop wakes ten times a second; responses still have a Date."""
 
     async def story() -> tuple[bytes, int, float]:
         listening = socket.create_server(("127.0.0.1", 0))
