@@ -8,7 +8,7 @@ from typing import Final
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.state_machine import FiringStatus, StepStatus, TaskStatus
 from agent.store.db.database import Connection
-from agent.store.engine import budget_rows, reads, trigger_rows, workers
+from agent.store.engine import budget_rows, firing_rows, reads, trigger_rows, workers
 from agent.store.read import health
 from agent.tasks.commit.metrics import Histogram
 from agent.tasks.rules.budgets import MICROUSD
@@ -51,7 +51,7 @@ def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
         approvals=health.pending_approvals(connection),
         spent=health.spent(connection),
         used_today=budget_rows.of_day(connection, today),
-        firings=trigger_rows.counts(connection),
+        firings=firing_rows.counts(connection),
         schedule_lag_seconds=_lag_seconds(connection, clock),
         watcher_failures=trigger_rows.failing(connection),
     )

@@ -20,9 +20,8 @@ from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker.worker import Worker
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from agent.server.context import Context
+    from agent.server.uvicorn_server import UvicornServer
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +73,7 @@ class Server:
         self._listening: socket.socket = listen(settings.server)
         self.url = url_of(self._listening)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._uvicorn: uvicorn.Server | None = None
+        self._uvicorn: UvicornServer | None = None
         self._context: Context | None = None
         self._is_stopping = threading.Event()
         self._has_started = threading.Event()
@@ -120,6 +119,7 @@ class Server:
 
         from agent.server.application import build, build_context, close
         from agent.server.header_limits import HEAD_SECONDS, limited_to
+        from agent.server.uvicorn_server import UvicornServer
 
         if self._count_from is None:
             # If the database is down, counting begins with the first scrape.
@@ -135,7 +135,7 @@ class Server:
             self._count_from,
         )
         self._context = context
-        self._uvicorn = uvicorn.Server(
+        self._uvicorn = UvicornServer(
             uvicorn.Config(
                 build(context),
                 lifespan="off",
@@ -169,7 +169,7 @@ class Server:
         assert self._uvicorn is not None
         self._context.task_submitter.is_open = False
         self._context.event_stream.close()
-        self._uvicorn.should_exit = True
+        self._uvicorn.end()
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import trigger_rows
+from agent.store.engine.firing_rows import DAY_US
 from agent.store.engine.reads import Rows
-from agent.store.engine.trigger_rows import DAY_US
 
 ABSENT_US: Final = 90 * DAY_US
 """An item that successful polls have not shown for this long may be forgotten."""

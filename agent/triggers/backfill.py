@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from agent.store.db.database import Connection
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows
 from agent.triggers.instants import Timing
 from agent.triggers.run_builder import instant_key
 
@@ -49,12 +49,12 @@ def find_backfill(
     candidates = islice(_instants(timing, first_us - 1, last_us), _EXAMINED)
     while len(found) < most and (batch := list(islice(candidates, _BATCH))):
         keys = {instant_key(instant): instant for instant in batch}
-        known = trigger_rows.known_keys(connection, trigger_id, list(keys))
+        known = firing_rows.known_keys(connection, trigger_id, list(keys))
         found += [instant for key, instant in keys.items() if key not in known]
     found = found[:most]
     after = found[-1] if found else first_us - 1
     rest = timing.between(after, last_us, 0)
-    recorded = trigger_rows.count_instants(connection, trigger_id, after, last_us)
+    recorded = firing_rows.count_instants(connection, trigger_id, after, last_us)
     return Backfill(found, max(0, rest.count - recorded), rest.is_exact)
 
 

@@ -9,7 +9,7 @@ from agent.core.state_machine import TriggerStatus
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database
 from agent.store.db.json_values import decode
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import RefusedError
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
@@ -41,7 +41,7 @@ def check_watcher(
     poll = asyncio.run(_poll(WatchRunner(database, clock, limits, _refuse), row))
     with database.connect("reader") as connection:
         keys = [item.key for item in poll.items]
-        known = trigger_rows.known_keys(connection, row.id, keys) if keys else set()
+        known = firing_rows.known_keys(connection, row.id, keys) if keys else set()
         planner = WatchPlanner(connection, RunBuilder(GraphCache()), row, clock.now())
         update = planner.plan(poll, known)
     return {

@@ -9,7 +9,8 @@ from typing import Literal
 
 from agent.core.clock import SECOND
 from agent.tasks.errors import RefusedError
-from agent.triggers.commands import TriggerCommands, TriggerResult
+from agent.triggers.command_plan import TriggerResult
+from agent.triggers.commands import TriggerCommands
 from agent.triggers.local_time import parse_time
 from agent.workflows.durations import parse_duration
 
@@ -32,7 +33,7 @@ class TriggerRequest:
     most: int | None = None
     dry_run: bool = False
     request_key: str | None = None
-    """Of `run`: a repeated request with the same key starts nothing again."""
+    """Of `run` and `skip`: a repeated request with the same key changes nothing again."""
 
 
 def perform(
@@ -59,7 +60,9 @@ def perform(
             most=request.most,
             dry_run=request.dry_run,
         )
-    return commands.skip(trigger_id) if request.verb == "skip" else commands.reset(trigger_id)
+    if request.verb == "skip":
+        return commands.skip(trigger_id, request_key=request.request_key)
+    return commands.reset(trigger_id)
 
 
 def _later(text: str, zone: tzinfo, now: int) -> int:

@@ -10,7 +10,7 @@ from agent.core.clock import to_iso
 from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.triggers.instants import Timing
@@ -64,7 +64,7 @@ def trigger_document(connection: Connection, row: TriggerRow, now: int) -> dict[
     document |= {
         "definition": decode(row.spec),
         "upcoming": [] if timing is None else _upcoming(connection, row, timing, now, UPCOMING),
-        "queued": trigger_rows.count_queued(connection, row.id),
+        "queued": firing_rows.count_queued(connection, row.id),
         "created_at": to_iso(row.created_at),
         "removed_at": to_iso(row.removed_at),
         "resumed_at": to_iso(row.resumed_at),
@@ -85,7 +85,7 @@ def firings_page(
     connection: Connection, trigger_id: str, most: int, cursor: str | None = None
 ) -> tuple[list[dict[str, Json]], str | None]:
     """Return firings of a trigger, the newest first, and the cursor of the page that follows."""
-    rows = trigger_rows.firings_of(connection, trigger_id, most + 1, _read_cursor(cursor))
+    rows = firing_rows.of_trigger(connection, trigger_id, most + 1, _read_cursor(cursor))
     shown = rows[:most]
     last = shown[-1] if len(rows) > most else None
     following = None if last is None else f"{last['recorded_at']}.{last['key']}"
@@ -137,9 +137,7 @@ def zone_of(row: TriggerRow) -> tzinfo:
 
 def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
     spec = decode(row.spec)
-    recent = [
-        _firing_document(each) for each in trigger_rows.firings_of(connection, row.id, RECENT)
-    ]
+    recent = [_firing_document(each) for each in firing_rows.of_trigger(connection, row.id, RECENT)]
     document: dict[str, Json] = {
         "id": row.id,
         "workflow": row.workflow,
@@ -194,7 +192,7 @@ def _upcoming(
     for _ in range(most + _MOST_SKIPPED):
         if nominal is None or len(found) == most:
             break
-        is_known = trigger_rows.known_keys(connection, row.id, [instant_key(nominal)])
+        is_known = firing_rows.known_keys(connection, row.id, [instant_key(nominal)])
         if not is_known:
             found.append(to_iso(timing.due(nominal)) or "")
         # What is overdue is one pass of the daemon, however many instants that is.

@@ -1,15 +1,22 @@
 """What is wrong with triggers, for `agent doctor`: overdue, failing, silent or broken ones."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from agent.core.clock import SECOND, to_iso
 from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
+from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
+from agent.triggers.specs import WATCH
+from agent.triggers.watchers.path_listener import has_library
 
 _OVERDUE_SECONDS: Final = 120.0
+_NO_LIBRARY: Final = (
+    "changes of files would be noticed at once with the package watchfiles:"
+    " `python -m pip install watchfiles`; or set `poll: true`"
+)
 
 
 def trigger_checks(
@@ -22,6 +29,9 @@ def trigger_checks(
         for finding in _findings(row, now, is_running=is_running):
             is_well = False
             yield finding
+    for message in _polled_only(rows, is_running=is_running):
+        is_well = False
+        yield "warning", message
     if rows and is_well:
         schedules = sum(row.kind == "schedule" for row in rows)
         yield "ok", f"{schedules} schedules, {len(rows) - schedules} watchers"
@@ -45,3 +55,22 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
         yield "warning", f"{row.id}: {times} failed: {row.last_error}"
     if row.alert == "silent":
         yield "warning", f"{row.id} has found nothing new since {to_iso(row.last_item_at)}"
+
+
+def _polled_only(rows: list[TriggerRow], *, is_running: bool) -> Iterator[str]:
+    """Yield why watchers are only polled that could be told of changes, one line a reason."""
+    active = [row for row in rows if row.kind == WATCH and row.status == TriggerStatus.ACTIVE]
+    by_reason: dict[str, list[str]] = {}
+    for row in active:
+        if row.not_listening is not None and is_running:
+            by_reason.setdefault(row.not_listening, []).append(row.id)
+        elif not has_library() and _would_listen(decode(row.spec)):
+            by_reason.setdefault(_NO_LIBRARY, []).append(row.id)
+    for reason, ids in by_reason.items():
+        others = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+        verb = "are" if others else "is"
+        yield f"{ids[0]}{others} {verb} only polled, every so often: {reason}"
+
+
+def _would_listen(spec: dict[str, Any]) -> bool:
+    return "path" in spec and not spec["path"].get("poll", False)

@@ -17,7 +17,7 @@ from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.state_machine import TRIGGER, TriggerStatus, moved
 from agent.store.db.database import Connection, Database
 from agent.store.db.json_values import decode
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models.spending import day_document
@@ -92,11 +92,11 @@ class SchedulePass:
             plans = [self._plan(connection, row, now, exhausted) for row in rows]
             if releases:
                 planned = {plan.trigger_id for plan in plans} | busy
-                waiting = trigger_rows.releasable(connection, now)
+                waiting = firing_rows.releasable(connection, now)
                 plans += [TriggerUpdate(each) for each in waiting if each not in planned]
             # What is due until now is planned or busy, unless there was no room for more.
             next_due = trigger_rows.next_time(connection, SCHEDULE, now)
-            next_release = trigger_rows.next_release(connection, now)
+            next_release = firing_rows.next_release(connection, now)
         if len(rows) >= most:
             next_due = now
         return ScheduleRound(now, plans, next_due, next_release)
@@ -106,7 +106,7 @@ class SchedulePass:
         with self._reader.connect() as connection:
             times = (
                 trigger_rows.next_time(connection, SCHEDULE),
-                trigger_rows.next_release(connection, self.clock.now()),
+                firing_rows.next_release(connection, self.clock.now()),
             )
         return min((time for time in times if time is not None), default=None)
 
@@ -181,7 +181,7 @@ def _correction(connection: Connection, row: TriggerRow, now: int) -> TriggerUpd
         if expected is None or (row.next_nominal is not None and row.next_nominal <= expected):
             return None
         key = instant_key(expected)
-        if not trigger_rows.known_keys(connection, row.id, [key]):
+        if not firing_rows.known_keys(connection, row.id, [key]):
             break
         # A person skipped it, or it has started.
         expected = timing.next_after(expected)

@@ -240,20 +240,20 @@ class SchedulePlanner:
         return self._update
 
     def _run(self, nominal: int, start_at: int | None, *, is_late: bool) -> None:
-        key = instant_key(nominal)
         context = schedule_context(self._row, nominal, self._now, "late" if is_late else "started")
         try:
             values = self._builder.input_of(self._connection, self._row, self._spec, context)
         except InputsRefusedError as error:
             reason = f"its inputs: {error}"
-            self._update.marks.append(Mark(key, FiringStatus.SKIPPED, reason, nominal))
+            # As a range: once the inputs are mended, a backfill may start it.
+            self._update.marks.append(_mark(nominal, nominal, 1, FiringStatus.SKIPPED, reason))
             self._update.events.append(
                 ("schedule.missed", {"count": 1, "from": to_iso(nominal), "reason": reason})
             )
             return
         self._update.runs.append(
             Run(
-                ((key, nominal),),
+                ((instant_key(nominal), nominal),),
                 self._timing.due(nominal) if start_at is None else start_at,
                 values,
                 context,

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from agent.core.backoff import Backoff
+from agent.store.db.database import StoreError
 from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
@@ -22,6 +23,8 @@ _SETTLE_SECONDS: Final = 0.2
 """Several hints within this time are one poll."""
 _FIRST_RETRY_SECONDS: Final = 5.0
 _LONGEST_RETRY_SECONDS: Final = 600.0
+_RECORD_SECONDS: Final = 1.0
+"""Several changes within this time are recorded by one transaction."""
 
 
 class WatchListeners:
@@ -33,6 +36,10 @@ class WatchListeners:
         self._seen: set[tuple[str, str]] = set()
         """The ids of watchers with the hashes of their sources, whether they can be listened to or not."""
         self._hinted: set[str] = set()
+        self._reasons: dict[str, str | None] = {}
+        """Why each watcher is only polled, as the database has it or will have it soon."""
+        self._unrecorded: dict[str, str | None] = {}
+        self._recording: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
         """Start listeners of new or edited watchers, and stop those of watchers that are not active."""
@@ -43,13 +50,16 @@ class WatchListeners:
                 listening.cancel()
         for row in new:
             self._seen.add((row.id, row.timing_hash))
+            self._reasons[row.id] = row.not_listening
             try:
                 listener = listener_of(decode(row.spec))
             except Exception:
                 # One definition that this program cannot read must not stop the others.
                 log.exception("watcher.unreadable", trigger=row.id)
                 continue
-            if listener is not None:
+            if listener is None:
+                self._note(row.id, None)
+            else:
                 listening = asyncio.create_task(self._listen(row, listener))
                 self._running[(row.id, row.timing_hash)] = listening
 
@@ -71,10 +81,37 @@ class WatchListeners:
                 await listener.listen(context, lambda: self._hint(row.id))
                 return
             except Exception as error:
-                log.info("watcher.not_listening", trigger=row.id, error=str(error))
+                reason = str(error) or type(error).__name__
+                if self._note(row.id, reason):
+                    log.info("watcher.not_listening", trigger=row.id, error=reason)
             await asyncio.sleep(backoff.next_seconds())
 
+    def _note(self, trigger_id: str, reason: str | None) -> bool:
+        """Record why a watcher is only polled, for `doctor`; return whether that is news."""
+        if self._reasons.get(trigger_id) == reason:
+            return False
+        self._reasons[trigger_id] = self._unrecorded[trigger_id] = reason
+        if self._recording is None or self._recording.done():
+            self._recording = asyncio.create_task(self._record())
+        return True
+
+    async def _record(self) -> None:
+        while self._unrecorded:
+            await asyncio.sleep(_RECORD_SECONDS)
+            reasons, self._unrecorded = self._unrecorded, {}
+            try:
+                await asyncio.to_thread(self._write, reasons)
+            except StoreError as error:
+                log.warning("watchers.not_recorded", error=error.message)
+                self._unrecorded = reasons | self._unrecorded
+
+    def _write(self, reasons: dict[str, str | None]) -> None:
+        with self._runner.database.connect("writer") as tx, tx.transaction():
+            trigger_rows.set_listening(tx, reasons)
+
     def _hint(self, trigger_id: str) -> None:
+        # A listener wakes its watcher when it begins to listen: it does.
+        self._note(trigger_id, None)
         if trigger_id not in self._hinted:
             self._hinted.add(trigger_id)
             loop = asyncio.get_running_loop()

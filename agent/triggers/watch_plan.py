@@ -8,7 +8,8 @@ from agent.core.ids import content_hash
 from agent.core.state_machine import FiringStatus
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode, encode
-from agent.store.engine.trigger_rows import DAY_US, TriggerRow
+from agent.store.engine.firing_rows import DAY_US
+from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
 from agent.triggers.run_builder import InputsRefusedError, RunBuilder, watch_context
 from agent.triggers.watchers.registry import source_name

@@ -23,7 +23,7 @@ from agent.steps.attempt.secrets import secret_watcher
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
@@ -216,7 +216,7 @@ class WatchRunner:
     def _plan(self, row: TriggerRow, poll: Poll) -> TriggerUpdate:
         with self.reader.connect() as connection:
             keys = [item.key for item in poll.items]
-            known = trigger_rows.known_keys(connection, row.id, keys) if keys else set()
+            known = firing_rows.known_keys(connection, row.id, keys) if keys else set()
             planner = WatchPlanner(connection, self._builder, row, self.clock.now())
             return planner.plan(poll, known)
 

@@ -758,14 +758,14 @@ MUTANTS: Final = (
     Mutant(
         "a firing without its row starts a task",
         "an instant or an item that has a fate already starts a second task",
-        "agent/tasks/rules/firing.py",
+        "agent/tasks/rules/trigger_firing.py",
         "if starting.is_recorded or (self.row.id, key) in inserted",
         "if starting.is_recorded or key",
     ),
     Mutant(
         "a taken key counts for the overlap",
         "an instant that starts nothing keeps the next one from starting",
-        "agent/tasks/rules/firing.py",
+        "agent/tasks/rules/trigger_firing.py",
         "for run in _without(update.runs, taken):",
         "for run in update.runs:",
     ),
@@ -787,14 +787,14 @@ MUTANTS: Final = (
     Mutant(
         "overlap is ignored",
         "a run starts beside the open task of its schedule, whatever `overlap` says",
-        "agent/tasks/rules/firing.py",
+        "agent/tasks/rules/trigger_firing.py",
         "return bool(self._open or self._starting or self._queue)",
         "return bool(self._queue)",
     ),
     Mutant(
         "a pause after failures ends by itself",
         "the next instant resumes a schedule that its failures have paused",
-        "agent/tasks/rules/firing.py",
+        "agent/tasks/rules/trigger_firing.py",
         '            "next_at": None,\n            "version": self.row.version + 1,\n',
         '            "version": self.row.version + 1,\n',
     ),
@@ -843,7 +843,7 @@ MUTANTS: Final = (
     Mutant(
         "a skipped instant is forgotten",
         "nothing records that a person skipped the next instant",
-        "agent/triggers/commands.py",
+        "agent/triggers/run_commands.py",
         "update = TriggerUpdate(row.id, row.version, marks=[mark])",
         "update = TriggerUpdate(row.id, row.version)",
     ),

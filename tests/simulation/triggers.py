@@ -16,7 +16,7 @@ from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import trigger_rows, workflow_versions
+from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.worker.worker import Worker
@@ -261,7 +261,7 @@ class Triggers:
 
     def _fates(self, database: Database) -> dict[str, int]:
         with database.connect("reader") as connection:
-            return trigger_rows.counts(connection)
+            return firing_rows.counts(connection)
 
     def _items_without_fate(self, keys: set[tuple[str, str]]) -> list[str]:
         missing = []

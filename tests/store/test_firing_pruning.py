@@ -7,7 +7,7 @@ import pytest
 
 from agent.store import firing_pruning, pruning
 from agent.store.db.database import Connection, Database
-from agent.store.engine.trigger_rows import DAY_US
+from agent.store.engine.firing_rows import DAY_US
 from tests.support.rows import insert, insert_task
 
 DAYS_KEPT = 30

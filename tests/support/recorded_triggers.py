@@ -7,7 +7,7 @@ from typing import Any
 from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Database
-from agent.store.engine import trigger_rows, workflow_versions
+from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.operator.operator import Operator
 from agent.triggers import sync
@@ -67,7 +67,7 @@ def trigger_row(database: Database, trigger_id: str) -> TriggerRow:
 def firings(database: Database, trigger_id: str) -> dict[str, dict[str, Any]]:
     """Return the firings of a trigger by their keys."""
     with database.connect("reader") as connection:
-        rows = trigger_rows.firings_of(connection, trigger_id, 1000)
+        rows = firing_rows.of_trigger(connection, trigger_id, 1000)
     return {row["key"]: row for row in rows}
 
 

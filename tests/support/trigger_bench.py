@@ -11,7 +11,7 @@ import pytest
 from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Connection, Database
-from agent.store.engine import trigger_rows, workflow_versions
+from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
 from agent.triggers import sync
@@ -137,7 +137,7 @@ class TriggerBench(Hand):
 
     def firings(self) -> list[dict[str, Any]]:
         """Return all firings, in the order of their times."""
-        names = trigger_rows.FIRING_COLUMNS
+        names = firing_rows.COLUMNS
         columns = ", ".join(f'"{name}"' for name in names)
         rows = self.rows(f"SELECT {columns} FROM firings ORDER BY nominal_at, key")
         return [dict(zip(names, row, strict=True)) for row in rows]

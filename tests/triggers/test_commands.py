@@ -386,6 +386,40 @@ def test_inputs_that_the_workflow_refuses_are_refused_to_the_person(still: Datab
     assert fates(still, ID) == {}
 
 
+def test_an_instant_whose_inputs_were_refused_can_be_backfilled(
+    still: Database, clock: StillClock
+) -> None:
+    """Once the inputs are mended; its own row then overrides that it was skipped."""
+    mended = HOURLY.replace("OPTIONS", "overlap: allow")
+    wrong = mended.replace("{type: text, default: none}", "{type: number, default: 1}")
+    record_workflow(still, wrong)
+    clock.skip(3601)
+    run_pass(still)
+    assert fates(still, ID) == {f"{at(13)}/{at(13)}": "skipped"}
+    record_workflow(still, mended)
+    commands = TriggerCommands(still, clock)
+    assert commands.backfill(ID, instant(at(13)), instant(at(13))).instants == [at(13)]
+    run_pass(still)
+    assert fates(still, ID)[at(13)] == "started"
+    cancel_tasks(still)
+
+
+def test_a_repeated_request_skips_one_instant(still: Database, clock: StillClock) -> None:
+    """A chat may deliver a message twice, also after the instant has passed."""
+    commands = hourly(still)
+    first = commands.skip(ID, request_key="telegram:1")
+    again = commands.skip(ID, request_key="telegram:1")
+    assert first.instants == again.instants == [at(13)]
+    assert (first.is_changed, again.is_changed) == (True, False)
+    assert "already skipped" in again.message
+    assert commands.skip(ID, request_key="telegram:2").instants == [at(14)]
+    clock.skip(3 * 3600)
+    run_pass(still)
+    assert commands.skip(ID, request_key="telegram:1").is_changed is False
+    assert list(fates(still, ID).values()).count("skipped") == 2
+    cancel_tasks(still)
+
+
 def test_a_command_that_became_stale_is_planned_again(
     still: Database, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

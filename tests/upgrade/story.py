@@ -15,9 +15,11 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch
+from agent.tasks.errors import RefusedError
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 from tests.support.engine import Engine, Hand, Reader, eventually, settle_of
+from tests.upgrade import trigger_story
 
 _MEAN = 'python: {call: "statistics:mean", with: {data: [1, 2, 3]}}'
 WORKFLOWS = {
@@ -35,9 +37,14 @@ WORKFLOWS = {
     "thinking": "steps: {one: {llm: {model: slow, prompt: Hello, max_tokens: 100}}}",
 }
 """One workflow for each thing that a task may be in the middle of, by name."""
-ENDS = {name: "failed" if name == "broken" else "succeeded" for name in WORKFLOWS}
-"""How the task of each must end."""
-LATER = {"0001": {"thinking"}}
+ENDS = {
+    name: "failed" if name == "broken" else "succeeded" for name in (*WORKFLOWS, trigger_story.NAME)
+}
+"""How the tasks of each must end."""
+LATER = {
+    "0001": {"thinking", trigger_story.NAME},
+    **{f"000{number}": {trigger_story.NAME} for number in range(2, 7)},
+}
 """Which of them the frozen databases of a revision do not have."""
 
 
@@ -88,6 +95,7 @@ def _begin(engine: Engine, hand: Hand, port: int) -> None:
     eventually(lambda: len(_questions(engine)) == 5, "the third item asks")
     for name in ("unknown", "thinking"):
         _wait_for_intent(engine, engine.submit(_graph(name, port)))
+    trigger_story.begin(engine.database.url)
     napping = engine.submit(_graph("napping"))
     engine.wait_step(napping, "one", "waiting")
     hand.start(_graph("running"))
@@ -109,18 +117,24 @@ def finish(database: Database) -> None:
     recovery.recover(database, database.clock)
     engine = Engine(database, models=_models(provider="echo"))
     try:
-        for task_id, name in engine.rows("SELECT id, workflow_name FROM tasks"):
-            if name == "paused":
-                engine.operator.resume(task_id)
-            if name == "listening":
-                engine.operator.signal(task_id, "go")
+        ((paused,),) = engine.rows("SELECT id FROM tasks WHERE workflow_name = 'paused'")
+        engine.operator.resume(paused)
         eventually(lambda: _is_over(engine), lambda: _questions(engine))
+        if engine.rows("SELECT 1 FROM triggers"):
+            trigger_story.go_on(database)
+            eventually(lambda: _is_over(engine), lambda: _questions(engine))
     finally:
         engine.stop()
         engine.close()
 
 
 def _is_over(engine: Engine) -> bool:
+    signalled = f"('listening', '{trigger_story.NAME}')"
+    for (task_id,) in engine.rows(
+        f"SELECT id FROM tasks WHERE ended_at IS NULL AND workflow_name IN {signalled}"
+    ):
+        with contextlib.suppress(RefusedError):  # it has ended meanwhile
+            engine.operator.signal(task_id, "go")
     for approval_id, kind, *_ in _questions(engine):
         if kind == "unknown":
             answer(

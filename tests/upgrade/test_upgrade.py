@@ -8,6 +8,7 @@ import pytest
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.support.engine import find_violations
+from tests.upgrade import trigger_story
 from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
 from tests.upgrade.revisions import migrate_to
 from tests.upgrade.story import ENDS, LATER, finish
@@ -18,14 +19,21 @@ def _check(database: Database, revision: str) -> None:
         assert migrate.current(reader) == revision
         before = Counter(row[0] for row in reader.query("SELECT status FROM steps"))
         assert {"running", "waiting", "pending", "succeeded", "failed"} <= before.keys()
+    has_triggers = trigger_story.NAME not in LATER.get(revision, set())
+    if has_triggers:
+        assert trigger_story.fates(database) == trigger_story.FATES
     migrate.upgrade(database)
     migrate.check(database)
     finish(database)
     with database.connect("reader") as reader:
         ends: dict[str, str] = dict(reader.query("SELECT workflow_name, status FROM tasks"))
         expected = {name: ENDS[name] for name in ENDS.keys() - LATER.get(revision, set())}
-        assert reader.query("SELECT count(*) FROM tasks") == [(len(expected) + 1,)]  # and one child
+        # One child more, and the other tasks of triggers.
+        count = len(expected) + 1 + (trigger_story.STARTED - 1 if has_triggers else 0)
+        assert reader.query("SELECT count(*) FROM tasks") == [(count,)]
     assert ends == expected
+    if has_triggers:
+        trigger_story.check(database)
     assert find_violations(database) == []
 
 

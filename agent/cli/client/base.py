@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.tasks.operator.operator import CommandResult, Verdict
     from agent.tasks.operator.state_commands import StateResult
+    from agent.triggers.command_plan import TriggerResult
     from agent.triggers.command_request import TriggerRequest
-    from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.tasks.operator.state_commands import StateResult
+    from agent.triggers.command_plan import TriggerResult
     from agent.triggers.command_request import TriggerRequest
-    from agent.triggers.commands import TriggerResult
     from agent.workflows.graph import Graph
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
     from agent.tasks.operator.state_commands import StateResult
+    from agent.triggers.command_plan import TriggerResult
     from agent.triggers.command_request import TriggerRequest
-    from agent.triggers.commands import TriggerResult
 
 _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
@@ -233,7 +233,7 @@ class RemoteClient:
         return self._listed("firings", _PAGE, limit, path=path)
 
     def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
-        from agent.triggers.commands import TriggerResult
+        from agent.triggers.command_plan import TriggerResult
 
         bodies: dict[str, Document] = {
             "pause": {"until": request.until, "reason": request.reason},
@@ -246,7 +246,7 @@ class RemoteClient:
             },
         }
         path = f"triggers/{_quoted(trigger_id)}/{request.verb}"
-        key = new_id() if request.verb == "run" else None
+        key = new_id() if request.verb in ("run", "skip") else None
         answer = self._http.post(path, bodies.get(request.verb), key=key)
         return TriggerResult(
             answer["changed"],

@@ -161,10 +161,7 @@ async def run_trigger(
     request: Request, trigger_id: TriggerId, key: IdempotencyKey = None
 ) -> Response:
     """Start a task of a schedule now, beside others of it; or let a watcher poll now."""
-    address = f"POST /triggers/{trigger_id}/run"
-    request_key = await context_of(request).idempotency_keys.dedupe_key(
-        caller(request), key, address, None
-    )
+    request_key = await _request_key(request, key, f"POST /triggers/{trigger_id}/run")
     return await _change(request, trigger_id, TriggerRequest("run", request_key=request_key))
 
 
@@ -176,9 +173,12 @@ async def run_trigger(
     refuses=_REFUSALS,
     summary="Skip the next instant",
 )
-async def skip_trigger(request: Request, trigger_id: TriggerId) -> Response:
+async def skip_trigger(
+    request: Request, trigger_id: TriggerId, key: IdempotencyKey = None
+) -> Response:
     """Let the next instant of a schedule pass; the one after it is next."""
-    return await _change(request, trigger_id, TriggerRequest("skip"))
+    request_key = await _request_key(request, key, f"POST /triggers/{trigger_id}/skip")
+    return await _change(request, trigger_id, TriggerRequest("skip", request_key=request_key))
 
 
 @routes.route(
@@ -227,6 +227,12 @@ async def reset_trigger(request: Request, trigger_id: TriggerId) -> Response:
 async def check_trigger(request: Request, trigger_id: TriggerId) -> Response:
     """Poll a watcher once and return what would follow; 409 says why the poll failed."""
     return answer(await context_of(request).watcher_checks.check(trigger_id))
+
+
+async def _request_key(request: Request, key: IdempotencyKey, address: str) -> str | None:
+    """Return what a repetition of a request is known by, if its client gave a key."""
+    keys = context_of(request).idempotency_keys
+    return await keys.dedupe_key(caller(request), key, address, None)
 
 
 async def _change(request: Request, trigger_id: str, command: TriggerRequest) -> Response:

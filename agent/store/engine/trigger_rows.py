@@ -1,4 +1,4 @@
-"""The SQL of triggers and firings.
+"""The SQL of triggers; that of their firings is `firing_rows`.
 
 Lock order: tasks, budgets, triggers. Every change of a trigger happens under the lock of its row and
 counts up its `version`; a firing holds only for the version that it was planned from.
@@ -47,32 +47,12 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
     "created_at": "int",
     "removed_at": "int",
     "pruned_until": "int",
+    "not_listening": "text",
 }
 """Every column but the cursor, which may be large and is read by the polls alone."""
 
-_FIRING_TYPES: Final[Mapping[str, ColumnType]] = {
-    "trigger_id": "text",
-    "key": "text",
-    "status": "text",
-    "reason": "text",
-    "nominal_at": "int",
-    "due_at": "int",
-    "task_id": "text",
-    "run_id": "text",
-    "input": "text",
-    "context": "text",
-    "workflow_version": "int",
-    "spec_hash": "text",
-    "until_at": "int",
-    "count": "int",
-    "recorded_at": "int",
-    "seen_at": "int",
-}
-FIRING_COLUMNS: Final = tuple(_FIRING_TYPES)
-
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
-DAY_US: Final = 86_400_000_000
 CLOCK_ERROR_US: Final = 60_000_000
 """What was recorded later than this from now was recorded by a clock that ran ahead."""
 
@@ -112,6 +92,7 @@ class TriggerRow:
     created_at: int
     removed_at: int | None
     pruned_until: int | None = None
+    not_listening: str | None = None
 
 
 def _read(rows: Rows) -> list[TriggerRow]:
@@ -200,6 +181,14 @@ def set_problem(tx: Connection, workflow: str, problem: str) -> None:
     )
 
 
+def set_listening(tx: Connection, reasons: Mapping[str, str | None]) -> None:
+    """Record why watchers are only polled; None: they are listened to, or cannot be.
+
+    It counts up no version: a poll under way stays valid.
+    """
+    update(tx, [(trigger_id, {"not_listening": reason}) for trigger_id, reason in reasons.items()])
+
+
 def cursor_of(connection: Connection, trigger_id: str) -> str | None:
     """Return where a watcher's next poll starts."""
     rows = connection.query("SELECT cursor FROM triggers WHERE id = :id", id=trigger_id)
@@ -247,26 +236,6 @@ def active_watchers(connection: Connection) -> list[tuple[str, str]]:
     return [(str(trigger_id), str(timing_hash)) for trigger_id, timing_hash in rows]
 
 
-def next_release(connection: Connection, now: int) -> int | None:
-    """Return when the next queued run may start that waits for its time only."""
-    rows = connection.query(
-        "SELECT min(due_at) FROM firings WHERE status = 'queued' AND due_at > :now", now=now
-    )
-    return None if rows[0][0] is None else int(rows[0][0])
-
-
-def releasable(connection: Connection, now: int) -> list[str]:
-    """Return active triggers with a queued run that is due and, as far as can be seen, may start."""
-    rows = connection.query(
-        "SELECT DISTINCT f.trigger_id FROM firings AS f JOIN triggers AS t ON t.id = f.trigger_id"
-        " WHERE f.status = 'queued' AND (f.due_at <= :now OR f.recorded_at > :ahead)"
-        " AND t.status = 'active' ORDER BY f.trigger_id",
-        now=now,
-        ahead=now + CLOCK_ERROR_US,
-    )
-    return [str(row[0]) for row in rows]
-
-
 def insert(tx: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert triggers; missing columns are null."""
     values = [[row.get(name) for name in TRIGGER_TYPES] for row in rows]
@@ -311,145 +280,6 @@ def last_endings(tx: Connection, trigger_id: str, since: int, most: int) -> list
         most=most,
     )
     return [str(row[0]) for row in rows]
-
-
-@cache
-def _firing_columns() -> str:
-    return ", ".join(f'f."{name}"' for name in FIRING_COLUMNS)
-
-
-def queued(tx: Connection, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the queued firings of triggers, in the order in which they may start."""
-    rows = tx.query(
-        f"SELECT {_firing_columns()} FROM firings AS f WHERE f.status = 'queued'"
-        f" AND f.trigger_id IN {tx.sql.ids()} ORDER BY f.due_at, f.nominal_at, f.key",
-        ids=set_of(ids),
-    )
-    return [dict(zip(FIRING_COLUMNS, row, strict=True)) for row in rows]
-
-
-def known_keys(connection: Connection, trigger_id: str, keys: Sequence[str]) -> set[str]:
-    """Return which of these keys have a fate already."""
-    rows = connection.query(
-        f"SELECT key FROM firings WHERE trigger_id = :id AND key IN {connection.sql.ids()}",
-        id=trigger_id,
-        ids=set_of(keys),
-    )
-    return {str(row[0]) for row in rows}
-
-
-def taken_keys(tx: Connection, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return which of these (trigger id, key) have a fate already."""
-    if not pairs:
-        return set()
-    rows = tx.query(
-        f"SELECT f.trigger_id, f.key FROM {tx.sql.rows(trigger_id='text', key='text')}"
-        " JOIN firings AS f ON f.trigger_id = r.trigger_id AND f.key = r.key",
-        rows=set_of(pairs),
-    )
-    return {(str(trigger_id), str(key)) for trigger_id, key in rows}
-
-
-@cache
-def _insert_firings(sql: Sql) -> str:
-    names = ", ".join(f'"{name}"' for name in _FIRING_TYPES)
-    picked = ", ".join(f'r."{name}"' for name in _FIRING_TYPES)
-    return (
-        f"INSERT INTO firings ({names}) SELECT {picked} FROM {sql.rows(**_FIRING_TYPES)}"
-        " WHERE true ON CONFLICT DO NOTHING RETURNING trigger_id, key"
-    )
-
-
-def insert_firings(tx: Connection, rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Insert firings whose keys have no fate yet; return (trigger id, key) of those inserted."""
-    values = [[row.get(name) for name in _FIRING_TYPES] for row in rows]
-    inserted = tx.query(_insert_firings(tx.sql), rows=set_of(values))
-    return {(str(trigger_id), str(key)) for trigger_id, key in inserted}
-
-
-def settle_queued(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Give queued firings their fate: (trigger id, key, status, reason, task id)."""
-    columns = tx.sql.rows(
-        trigger_id="text", key="text", status="text", reason="text", task_id="text"
-    )
-    tx.defer(
-        "UPDATE firings SET status = r.status, reason = r.reason, task_id = r.task_id,"
-        f" input = NULL, context = NULL FROM {columns} WHERE firings.trigger_id = r.trigger_id"
-        " AND firings.key = r.key AND firings.status = 'queued'",
-        rows=set_of(rows),
-    )
-
-
-def mark_seen(tx: Connection, trigger_id: str, keys: Sequence[str], now: int) -> None:
-    """Record that a poll showed these items; written once a day, since it only bounds pruning."""
-    tx.defer(
-        f"UPDATE firings SET seen_at = :now WHERE trigger_id = :id AND key IN {tx.sql.ids()}"
-        " AND (seen_at IS NULL OR seen_at < :yesterday)",
-        id=trigger_id,
-        ids=set_of(keys),
-        now=now,
-        yesterday=now - DAY_US,
-    )
-
-
-def mark_unchanged(tx: Connection, trigger_id: str, since: int, now: int) -> None:
-    """Record that everything which was seen since then is still shown."""
-    tx.defer(
-        "UPDATE firings SET seen_at = :now WHERE trigger_id = :id AND seen_at >= :since",
-        id=trigger_id,
-        since=since,
-        now=now,
-    )
-
-
-def firings_of(
-    connection: Connection,
-    trigger_id: str,
-    most: int,
-    before: tuple[int, str] | None = None,
-) -> list[dict[str, Any]]:
-    """Return the latest firings of a trigger, the newest first: those before a time and key."""
-    at, key = (2**62, "") if before is None else before
-    rows = connection.query(
-        f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id"
-        " AND (f.recorded_at, f.key) < (:at, :key)"
-        " ORDER BY f.recorded_at DESC, f.key DESC LIMIT :most",
-        id=trigger_id,
-        at=at,
-        key=key,
-        most=most,
-    )
-    return [dict(zip(FIRING_COLUMNS, row, strict=True)) for row in rows]
-
-
-def firing(connection: Connection, trigger_id: str, key: str) -> dict[str, Any] | None:
-    """Return one firing."""
-    rows = connection.query(
-        f"SELECT {_firing_columns()} FROM firings AS f WHERE f.trigger_id = :id AND f.key = :key",
-        id=trigger_id,
-        key=key,
-    )
-    return dict(zip(FIRING_COLUMNS, rows[0], strict=True)) if rows else None
-
-
-def count_instants(connection: Connection, trigger_id: str, after: int, until: int) -> int:
-    """Return how many instants later than `after` and up to `until` have a row of their own."""
-    rows = connection.query(
-        "SELECT count(*) FROM firings WHERE trigger_id = :id AND until_at IS NULL"
-        " AND nominal_at > :after AND nominal_at <= :until",
-        id=trigger_id,
-        after=after,
-        until=until,
-    )
-    return int(rows[0][0])
-
-
-def count_queued(connection: Connection, trigger_id: str) -> int:
-    """Return how many firings of a trigger wait to start."""
-    rows = connection.query(
-        "SELECT count(*) FROM firings WHERE trigger_id = :id AND status = 'queued'", id=trigger_id
-    )
-    return int(rows[0][0])
 
 
 def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, until: int) -> bool:
@@ -500,9 +330,3 @@ def failing(connection: Connection) -> dict[str, int]:
         " AND status = 'active' ORDER BY id"
     )
     return {str(trigger_id): int(failures) for trigger_id, failures in rows}
-
-
-def counts(connection: Connection) -> dict[str, int]:
-    """Return how many firings have each status."""
-    rows = connection.query("SELECT status, count(*) FROM firings GROUP BY status ORDER BY status")
-    return {str(status): int(count) for status, count in rows}

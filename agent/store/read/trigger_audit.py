@@ -3,8 +3,8 @@
 from typing import Final
 
 from agent.store.db.database import Connection
+from agent.store.engine.firing_rows import DAY_US
 from agent.store.engine.reads import Rows
-from agent.store.engine.trigger_rows import DAY_US
 
 _STARTED: Final = "('started', 'late')"
 

@@ -79,6 +79,8 @@ class Trigger(SQLModel, table=True):
     removed_at: int | None = Field(default=None, sa_type=BigInteger)
     # A schedule: fates of instants up to this one may have been pruned.
     pruned_until: int | None = Field(default=None, sa_type=BigInteger)
+    # A watcher whose source could tell of changes: why it is only polled.
+    not_listening: str | None = Field(default=None, sa_type=Text)
 
 
 class Firing(SQLModel, table=True):
@@ -112,7 +114,8 @@ class Firing(SQLModel, table=True):
     due_at: int | None = Field(default=None, sa_type=BigInteger)
     # No foreign key: a task may be pruned before its firing.
     task_id: str | None = Field(default=None, sa_type=Text)
-    # Items of one batch start one task: they share this.
+    # Items of one batch start one task: they share this. An instant that was skipped by a request
+    # which may come twice, as those of chats: the request.
     run_id: str | None = Field(default=None, sa_type=Text)
     # Of a queued run: what its task will start with.
     input: str | None = Field(default=None, sa_type=Text)

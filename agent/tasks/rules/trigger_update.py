@@ -43,6 +43,8 @@ class Mark:
     nominal_at: int | None = None
     until_at: int | None = None
     count: int | None = None
+    run_id: str | None = None
+    """The request that made it, if it could come twice."""
 
 
 @dataclass(slots=True, eq=False)

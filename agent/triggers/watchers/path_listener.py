@@ -1,12 +1,12 @@
 """Listens to the file system, so that a change of a watched path is polled at once.
 
 It watches directories only, each by itself: a file that is replaced takes its watch with it, and the
-library would follow symbolic links below a directory. New directories are added after the next change.
-All of it is a hint: what the file system does not report, the next poll finds.
+library would follow symbolic links below a directory. For a path that does not exist it watches the
+nearest directory above. New directories are added after the next change. All listeners share one watch
+(`directory_watch`). All of it is a hint: what the file system does not report, the next poll finds.
 """
 
 import asyncio
-import contextlib
 import importlib.util
 import threading
 from collections.abc import Callable
@@ -17,26 +17,29 @@ from typing import Any, Final
 import structlog
 
 from agent.triggers.watchers import poll_threads
-from agent.triggers.watchers.path_scan import WatchedPath, directories
+from agent.triggers.watchers.directory_watch import Concerns, DirectoryWatch
+from agent.triggers.watchers.path_scan import Listing, WatchedPath, directories
 from agent.triggers.watchers.source import PollContext
 
-_ABSENT_SECONDS: Final = 5.0
-"""How often to check for a path that does not exist yet."""
 _APART_SECONDS: Final = 0.5
 """The least time between two wakes: the agent's own files may be in the directory."""
-_STEP_MS: Final = 200
-"""How often the library's thread checks for changes, and whether to stop."""
-_STOP_SECONDS: Final = 2.0
+_LIST_SECONDS: Final = 10.0
+"""A path whose directories cannot be listed in this time is on a file system that hangs."""
 
 log = structlog.get_logger(__name__)
 
 
 def open_listener(keys: dict[str, Any]) -> "PathListener | None":
     """Return a listener, or None without the library: polling suffices."""
-    if importlib.util.find_spec("watchfiles") is None:
+    if not has_library():
         _remark_missing_library()
         return None
     return PathListener(keys)
+
+
+def has_library() -> bool:
+    """Whether the library is installed that listens."""
+    return importlib.util.find_spec("watchfiles") is not None
 
 
 @cache
@@ -48,114 +51,62 @@ def _remark_missing_library() -> None:
 class PathListener:
     """Wakes the watcher when a directory of its path changes."""
 
-    def __init__(
-        self,
-        keys: dict[str, Any],
-        absent_seconds: float = _ABSENT_SECONDS,
-        apart_seconds: float = _APART_SECONDS,
-    ) -> None:
+    def __init__(self, keys: dict[str, Any], apart_seconds: float = _APART_SECONDS) -> None:
         self._keys = keys
         self._apart_seconds = apart_seconds
-        self._absent_seconds = absent_seconds
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
-        """Call `wake` after changes, until cancelled.
+        """Call `wake` when it listens, and after changes, until cancelled.
 
         The system may refuse to watch more directories: then an `OSError` ends it.
         """
         path = WatchedPath.of(self._keys, context.workflow_path)
-        stop = threading.Event()
-        is_new = False
-        try:
-            while True:
-                found = await poll_threads.start(context, lambda: directories(path, stop))
-                if not found:
-                    is_new = True
-                    await asyncio.sleep(self._absent_seconds)
-                    continue
-                if is_new:
-                    wake()
-                # A directory may be removed before it can be watched.
-                with contextlib.suppress(FileNotFoundError):
-                    await self._watch(path, found, wake, context)
-                is_new = True
-                await asyncio.sleep(self._apart_seconds)
-        finally:
-            stop.set()
-
-    async def _watch(
-        self,
-        path: WatchedPath,
-        found: dict[str, int],
-        wake: Callable[[], None],
-        context: PollContext,
-    ) -> None:
-        """Wake after changes, until the directories are other ones."""
-        changed, stop = asyncio.Event(), threading.Event()
-        loop = asyncio.get_running_loop()
-        ended = poll_threads.start(
-            context,
-            lambda: _notify(path, found, stop, lambda: loop.call_soon_threadsafe(changed.set)),
+        shared: DirectoryWatch = context.resources.setdefault(
+            "directories", DirectoryWatch(poll_threads.threads_of(context))
         )
-        ended.add_done_callback(lambda _: changed.set())
-        try:
+        changed = asyncio.Event()
+        with shared.join(changed.set) as member:
+            listed = await self._list(path, context)
             while True:
-                await changed.wait()
-                changed.clear()
-                if ended.done():
-                    ended.result()
-                    return
-                wake()
-                await asyncio.sleep(self._apart_seconds)
-                now = await poll_threads.start(context, lambda: directories(path, stop))
-                if now != found:
-                    return
+                try:
+                    await shared.watch(member, listed.directories, concerns(path, listed))
+                except FileNotFoundError:
+                    # Removed before it could be watched.
+                    await asyncio.sleep(self._apart_seconds)
+                    listed = await self._list(path, context)
+                    continue
+                # What changed before is not reported: list again, and poll.
+                now = await self._list(path, context)
+                if now == listed and listed.is_there:
+                    wake()
+                while now == listed and not member.is_lost:
+                    await changed.wait()
+                    changed.clear()
+                    if listed.is_there:
+                        wake()
+                    await asyncio.sleep(self._apart_seconds)
+                    now = await self._list(path, context)
+                listed = now
+
+    async def _list(self, path: WatchedPath, context: PollContext) -> Listing:
+        """List the directories in a thread; raise `TimeoutError` if the file system hangs."""
+        stop = threading.Event()
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                return await poll_threads.start(context, lambda: directories(path, stop))
         finally:
             stop.set()
-            await asyncio.wait({ended}, timeout=_STOP_SECONDS)
 
 
-def _notify(
-    path: WatchedPath,
-    found: dict[str, int],
-    stop: threading.Event,
-    report: Callable[[], object],
-) -> None:
-    """Report changes until stopped; this runs in a thread of its own."""
-    import watchfiles
-
-    changes = watchfiles.watch(
-        *(directory for directory in found if _is_unicode(directory)),
-        watch_filter=_filter(path),
-        debounce=5 * _STEP_MS,
-        step=_STEP_MS,
-        stop_event=stop,
-        raise_interrupt=False,
-        force_polling=False,
-        recursive=False,
-        ignore_permission_denied=True,
-    )
-    for _ in changes:
-        report()
-
-
-def _is_unicode(name: str) -> bool:
-    """Whether the library can take a name; files in other directories are found by polling."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _filter(path: WatchedPath) -> Callable[[Any, str], bool]:
+def concerns(path: WatchedPath, listed: Listing) -> Concerns:
     """Return what tells changes of the watched files, and of directories, from others."""
     accepts = path.name_filter()
-    is_file = Path(path.root).is_file()
 
     def concerns(change: Any, changed: str) -> bool:
-        if is_file or changed == path.root:
-            return changed == path.root
+        if changed == path.root or path.root.startswith(f"{changed}/"):
+            return True
+        if not listed.is_directory:
+            return False
         if accepts(changed.rpartition("/")[2]):
             return True
         # What was removed may have been a directory.

@@ -89,23 +89,48 @@ def scan(path: WatchedPath, stop: threading.Event) -> Scan:
     return Scan(True, device, {"": _state(status)})
 
 
-def directories(path: WatchedPath, stop: threading.Event) -> dict[str, int]:
-    """Return the directories whose changes concern a watched path, with their inodes.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The directories whose changes concern a watched path."""
 
-    None if the path does not exist yet, or cannot be read.
-    """
+    directories: dict[str, int]
+    """With their inodes."""
+    is_there: bool = True
+    """Whether the path exists and can be read; if not, the directory is the nearest one above."""
+    is_directory: bool = True
+
+
+def directories(path: WatchedPath, stop: threading.Event) -> Listing:
+    """Return the directories whose changes concern a watched path."""
     found: dict[str, int] = {}
     try:
         status = _status(path.root)
-        if status is None:
-            return {}
-        if not stat.S_ISDIR(status.st_mode):
+        if status is not None and not stat.S_ISDIR(status.st_mode):
             parent = Path(path.root).parent
-            return {str(parent): parent.stat().st_ino}
-        _walk(path, status.st_dev, stop, lambda _: False, found)
+            return Listing({str(parent): parent.stat().st_ino}, is_directory=False)
+        if status is not None:
+            if path.is_recursive:
+                _walk(path, status.st_dev, stop, lambda _: False, found)
+            else:
+                # Only whether it can be read: it may have very many files.
+                os.scandir(path.root).close()
+                found[path.root] = status.st_ino
+            return Listing(found)
     except (OSError, SourceError):
-        return {}
-    return found
+        pass
+    return Listing(_nearest(path.root), is_there=False, is_directory=False)
+
+
+def _nearest(root: str) -> dict[str, int]:
+    """Return the nearest directory above a path that exists."""
+    for parent in Path(root).parents:
+        try:
+            status = parent.stat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            return {str(parent): status.st_ino}
+    return {}
 
 
 def _walk(

@@ -82,7 +82,10 @@ class Listener(Protocol):
     """A hint that a poll is worth while now: IDLE, inotify. Polling alone must suffice."""
 
     async def listen(self, context: PollContext, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever something may have changed, until cancelled or an error ends it."""
+        """Call `wake` when it listens and whenever something may have changed, until cancelled.
+
+        An error that it raises says why the source is only polled; it is tried again later.
+        """
         ...
 
 

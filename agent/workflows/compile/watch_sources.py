@@ -45,6 +45,34 @@ def _is_pattern(text: str) -> str:
     return text
 
 
+def _is_selector(text: str) -> str:
+    """Check a CSS selector, where the library is installed that will read it."""
+    try:
+        from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+    except ImportError:
+        return text
+    try:
+        LexborHTMLParser("<p></p>").css(text)
+    except SelectolaxError:
+        raise ValueError(f"{text!r} is not a CSS selector") from None
+    return text
+
+
+def _is_jmespath(text: str) -> str:
+    """Check a JMESPath expression, where the library is installed that will read it."""
+    try:
+        import jmespath
+        from jmespath.exceptions import JMESPathError
+    except ImportError:
+        return text
+    try:
+        jmespath.compile(text)
+    except (JMESPathError, RecursionError) as problem:
+        reason = " ".join(str(problem).split())
+        raise ValueError(f"{text!r} is not a JMESPath expression: {reason}") from None
+    return text
+
+
 PathEvent = Literal["created", "changed", "deleted"]
 CalendarEvent = Literal["created", "changed", "starting"]
 _PATH_EVENTS: Final[tuple[PathEvent, ...]] = ("created", "changed")
@@ -67,13 +95,15 @@ class UrlKeys(_Keys):
     """A page or a JSON document, or a part of it; an item is a change of it."""
 
     url: str = Field(min_length=1, max_length=8192)
-    select: str | None = Field(
+    select: Annotated[str, AfterValidator(_is_selector)] | None = Field(
         default=None, min_length=1, max_length=1000, description="a CSS selector"
     )
     attribute: str | None = Field(
         default=None, min_length=1, max_length=100, description="of the selected elements"
     )
-    jmespath: str | None = Field(default=None, min_length=1, max_length=1000)
+    jmespath: Annotated[str, AfterValidator(_is_jmespath)] | None = Field(
+        default=None, min_length=1, max_length=1000
+    )
     pattern: Annotated[str, AfterValidator(_is_pattern)] | None = Field(
         default=None, min_length=1, max_length=1000, description="a regular expression"
     )

@@ -47,7 +47,10 @@ def test_schedules_are_listed_and_controlled(
     assert first.startswith("report:daily: started as task ")
     assert "already started as task" in handler.reply(OWNER, "/schedules run daily", "m1")
     assert list(fates(sqlite_database, "report:daily").values()) == ["started"]
-    assert "skipped" in handler.reply(OWNER, "/schedules skip daily")
+    skipped = handler.reply(OWNER, "/schedules skip daily", "m2")
+    again = handler.reply(OWNER, "/schedules skip daily", "m2")
+    assert skipped.startswith("report:daily: skipped ")
+    assert again.startswith("report:daily: already skipped ")
     assert "paused until" in handler.reply(OWNER, "/schedules pause daily 2h")
     shown = handler.reply(OWNER, "/schedules show daily")
     assert "paused until" in shown

@@ -101,6 +101,15 @@ def test_a_schedule_is_paused_resumed_and_skipped(client: httpx.Client, schedule
     ]
 
 
+def test_a_skip_is_repeated_under_its_key(client: httpx.Client, schedule: str) -> None:
+    """A response that was lost does not cost a second instant."""
+    answers = [
+        client.post(f"{schedule}/skip", headers={"Idempotency-Key": "s1"}).json() for _ in range(2)
+    ]
+    assert [each["changed"] for each in answers] == [True, False]
+    assert answers[0]["instants"] == answers[1]["instants"]
+
+
 def test_a_run_is_repeated_under_its_key(client: httpx.Client, schedule: str) -> None:
     """The same key is the same task; another is another one."""
     first = client.post(f"{schedule}/run", headers={"Idempotency-Key": "k1"}).json()

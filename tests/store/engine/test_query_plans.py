@@ -9,7 +9,7 @@ from agent.core.waits import Signal
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
-from agent.store.engine import lineage, trigger_rows, workers
+from agent.store.engine import firing_rows, lineage, trigger_rows, workers
 from agent.store.read import views
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
@@ -195,15 +195,15 @@ def test_passes_over_triggers_use_indexes(database: Database) -> None:
             assert trigger_rows.due(connection, "schedule", now, 500) == []
             assert trigger_rows.due(connection, "schedule", now, 500, set(ids)) == []
             assert trigger_rows.next_time(connection, "schedule", now) is not None
-            assert trigger_rows.next_release(connection, now) is None
-            assert trigger_rows.releasable(connection, now) == []
+            assert firing_rows.next_release(connection, now) is None
+            assert firing_rows.releasable(connection, now) == []
             assert len(trigger_rows.active_watchers(connection)) == ROWS // 20
             assert len(trigger_rows.find_all(connection, ids)) == 2
             assert len(trigger_rows.lock(connection, ids)) == 2
             trigger_rows.open_tasks(connection, ids)
-            trigger_rows.queued(connection, ids)
-            trigger_rows.taken_keys(connection, [("filler:1", "k")])
-            trigger_rows.known_keys(connection, "filler:1", ["k"])
+            firing_rows.queued(connection, ids)
+            firing_rows.taken_keys(connection, [("filler:1", "k")])
+            firing_rows.known_keys(connection, "filler:1", ["k"])
             trigger_rows.last_endings(connection, "filler:1", 0, 3)
         problems = {
             sql: found

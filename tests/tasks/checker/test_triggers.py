@@ -7,7 +7,7 @@ import pytest
 from agent.core.clock import SECOND
 from agent.store import firing_pruning
 from agent.store.db.database import Database
-from agent.store.engine.trigger_rows import DAY_US
+from agent.store.engine.firing_rows import DAY_US
 from agent.store.pruning import prune
 from tests.support.engine import find_violations
 from tests.support.trigger_bench import BEGIN, TriggerBench

@@ -6,7 +6,7 @@ import pytest
 
 from agent.core.state_machine import FiringStatus
 from agent.steps.types.outcome import Question, Waiting
-from agent.store.engine import trigger_rows
+from agent.store.engine import firing_rows
 from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
 from tests.support.engine import other
 from tests.support.trigger_bench import BEGIN, TriggerBench
@@ -211,7 +211,7 @@ def test_only_a_recorded_firing_starts_a_task(
     bench.end(bench.task_ids()[0])
     # A run that waits makes the trigger busy: with `cancel_other` the next one is queued, then released.
     bench.fire_at(60)
-    monkeypatch.setattr(trigger_rows, "taken_keys", lambda *_: set())
+    monkeypatch.setattr(firing_rows, "taken_keys", lambda *_: set())
     bench.at(1)
     assert bench.fire_at(0).started == {}
     assert len(bench.task_ids()) == 1

@@ -205,6 +205,18 @@ BAD: list[tuple[str, int | None, str, str]] = [
         "on.watch.url.pattern",
         "is not a regular expression",
     ),
+    (
+        S + "on: {watch: {url: {url: 'http://x', select: 'p['}}}\n",
+        4,
+        "on.watch.url.select",
+        "'p[' is not a CSS selector",
+    ),
+    (
+        S + "on: {watch: {url: {url: 'http://x', jmespath: 'a.['}}}\n",
+        4,
+        "on.watch.url.jmespath",
+        "'a.[' is not a JMESPath expression",
+    ),
     (S + "on: {webhook: {secret: hunter2}}\n", 4, "on.webhook.secret", "by reference"),
     (S + "on: {webhook: {}}\n", 4, "on.webhook.secret", "is missing"),
     (S + "on: {chat: {command: /Go!}}\n", 4, "on.chat.command", "write it like 'triage'"),

@@ -22,6 +22,7 @@ def _number(name: str, *, is_null: bool = True) -> "sa.Column[int]":
 def upgrade() -> None:
     """Add the tables and columns."""
     op.add_column("tasks", sa.Column("chat_origin", sa.Text, nullable=True))
+    op.add_column("triggers", sa.Column("not_listening", sa.Text, nullable=True))
     _create_terminal_messages()
     _create_state()
     _create_memories()

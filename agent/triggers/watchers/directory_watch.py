@@ -1,0 +1,350 @@
+"""One thread that watches the directories of all `path` watchers of a daemon.
+
+The library polls its own list of changes in a thread per watch: a thousand of them would wake five
+thousand times a second, and Linux allows a user 128 (`fs.inotify.max_user_instances`). So all listeners
+share one. The library cannot add a directory to a watch: when the directories change, a new watch is
+opened before the old one is closed, and no change between the two is missed.
+
+The system may refuse to watch so many directories. Then those of the first listeners are watched, the
+others get `WatchRefusedError`, and the system is asked again after a while.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from agent.core.thread_bridge import UnboundedThreads
+
+log = structlog.get_logger(__name__)
+
+Concerns = Callable[[Any, str], bool]
+"""Whether a change of a path concerns a listener: called with the library's change and the path."""
+Changes = set[tuple[Any, str]]
+
+_STEP_MS: Final = 200
+"""How often the library's thread checks for changes, and whether to stop."""
+_SETTLE_SECONDS: Final = 0.1
+"""Listeners that begin within this time share one new watch."""
+_SECONDS_PER_DIRECTORY: Final = 0.0005
+"""The least time between two watches, for each directory: opening one costs a twentieth of it."""
+_OPEN_SECONDS: Final = 30.0
+"""A watch that takes longer hangs: a network file system does not respond."""
+_REFUSED_SECONDS: Final = 300.0
+"""How long a refusal of the system holds; afterwards it is asked again."""
+_COMPARE_SECONDS: Final = 300.0
+"""How often directories are compared with what is watched: some ways to replace them send no notice."""
+_MOST_TRIES: Final = 3
+
+
+class WatchRefusedError(OSError):
+    """The system does not watch the directories of a listener; polling finds its changes."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One listener: its directories, and what it is called back for."""
+
+    notify: Callable[[], None]
+    """Called in the event loop after a change that concerns it."""
+    directories: dict[str, int] = field(default_factory=dict)
+    """With their inodes: a directory that was made again is another one."""
+    concerns: Concerns = lambda _change, _path: True
+    is_lost: bool = False
+    """Whether one of the directories was deleted: a new one may have the same name and inode."""
+    watched: "asyncio.Future[None] | None" = None
+    """Done once the directories are watched, or refused."""
+
+
+class DirectoryWatch:
+    """The watch that all listeners of one event loop share."""
+
+    def __init__(self, threads: UnboundedThreads) -> None:
+        self._threads = threads
+        self._members: dict[Member, None] = {}
+        self._has_changed = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._current: _OpenWatch | None = None
+        self._routes: dict[str, list[Member]] = {}
+        """The listeners of each directory; replaced as a whole, since another thread reads it."""
+        self._refused: tuple[float, str] | None = None
+        """When the system refused, and why."""
+
+    @property
+    def directories(self) -> int:
+        """How many directories are watched now."""
+        return 0 if self._current is None else len(self._current.directories)
+
+    @contextlib.contextmanager
+    def join(self, notify: Callable[[], None]) -> Iterator[Member]:
+        """Let a listener take part for as long as the block lasts."""
+        member = Member(notify)
+        self._members[member] = None
+        try:
+            yield member
+        finally:
+            del self._members[member]
+            self._has_changed.set()
+
+    async def watch(self, member: Member, directories: dict[str, int], concerns: Concerns) -> None:
+        """Watch these directories for a listener from now on; return once that is in force.
+
+        Raises `FileNotFoundError` if one of them is gone, `WatchRefusedError` if it cannot be watched.
+        """
+        member.directories, member.concerns, member.is_lost = directories, concerns, False
+        member.watched = asyncio.get_running_loop().create_future()
+        self._has_changed.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run(), name="directory watch")
+        await member.watched
+
+    async def aclose(self) -> None:
+        """Stop to watch."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        self._close_current()
+
+    async def _run(self) -> None:
+        """Open a new watch whenever the directories have changed."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_COMPARE_SECONDS):
+                    await self._has_changed.wait()
+            if not self._has_changed.is_set():
+                await self._compare()
+                continue
+            # One busy tree must not take the machine: each new watch costs as much as there are
+            # directories.
+            await asyncio.sleep(max(_SETTLE_SECONDS, _SECONDS_PER_DIRECTORY * self.directories))
+            self._has_changed.clear()
+            try:
+                await self._follow()
+            except Exception as error:
+                # The library has errors of its own, of no common class.
+                self._answer(WatchRefusedError(f"the directories cannot be watched: {error}"))
+
+    async def _follow(self) -> None:
+        """Watch what the listeners want, and answer those that wait."""
+        wanted = {
+            path: inode
+            for member in self._members
+            for path, inode in member.directories.items()
+            if _is_unicode(path)
+        }
+        if self._refused is not None and time.monotonic() - self._refused[0] >= _REFUSED_SECONDS:
+            self._refused = None
+        if self._refused is not None and self._current is not None:
+            # Asking again would cost a dozen tries for the same answer.
+            wanted = {p: i for p, i in wanted.items() if self._current.directories.get(p) == i}
+        self._set_routes()
+        if not wanted:
+            self._close_current()
+        elif self._current is None or self._current.directories != wanted:
+            await self._open(wanted)
+        self._answer(None)
+
+    def _set_routes(self) -> None:
+        routes: dict[str, list[Member]] = {}
+        for member in self._members:
+            for path in member.directories:
+                routes.setdefault(path, []).append(member)
+        self._routes = routes
+
+    async def _open(self, wanted: dict[str, int]) -> None:
+        opening = self._threads.start(lambda: _open_most(wanted))
+        done, _ = await asyncio.wait({opening}, timeout=_OPEN_SECONDS)
+        if not done:
+            opening.add_done_callback(_close_late)
+            raise WatchRefusedError("a file system does not respond")
+        opened, refusal = opening.result()
+        self._refused = None if refusal is None else (time.monotonic(), refusal)
+        if refusal is not None:
+            count = len(opened.directories)
+            log.warning(
+                "watch.paths_refused", error=refusal, watched=count, refused=len(wanted) - count
+            )
+        self._close_current()
+        loop = asyncio.get_running_loop()
+
+        def report(changes: Changes) -> None:
+            notified = self._concerned(changes)
+            if notified:
+                deleted = {path for change, path in changes if change.name == "deleted"}
+                loop.call_soon_threadsafe(self._notify, notified, deleted)
+
+        self._threads.start(lambda: opened.run(report))
+        self._current = opened
+
+    def _concerned(self, changes: Changes) -> set[Member]:
+        """Return the listeners that changes concern; called in the library's thread."""
+        routes = self._routes
+        found = set()
+        for change, path in changes:
+            for directory in (path, path.rpartition("/")[0] or "/"):
+                for member in routes.get(directory, ()):
+                    if member not in found and member.concerns(change, path):
+                        found.add(member)
+        return found
+
+    def _answer(self, error: OSError | None) -> None:
+        """Tell the listeners that wait whether their directories are watched."""
+        watched = {} if self._current is None else self._current.directories
+        for member in self._members:
+            answer, member.watched = member.watched, None
+            if answer is None or answer.done():
+                continue
+            missing = [
+                path
+                for path, inode in member.directories.items()
+                if _is_unicode(path) and watched.get(path) != inode
+            ]
+            if not missing:
+                answer.set_result(None)
+            elif error is not None:
+                answer.set_exception(error)
+            elif self._refused is not None:
+                answer.set_exception(WatchRefusedError(self._refused[1]))
+            else:
+                answer.set_exception(FileNotFoundError(missing[0]))
+
+    def _notify(self, members: Iterable[Member], deleted: Set[str] = frozenset()) -> None:
+        """Notify listeners; a directory that was deleted is no longer watched."""
+        if self._current is not None:
+            for path in self._current.directories.keys() & deleted:
+                del self._current.directories[path]
+        for member in members:
+            if member in self._members:
+                member.is_lost = member.is_lost or not deleted.isdisjoint(member.directories)
+                member.notify()
+
+    async def _compare(self) -> None:
+        """Let listeners list their directories again that are other ones than those watched."""
+        if self._current is None:
+            return
+        known = dict(self._current.directories)
+        comparing = self._threads.start(lambda: {p for p, i in known.items() if _inode(p) != i})
+        done, _ = await asyncio.wait({comparing}, timeout=_OPEN_SECONDS)
+        if done:
+            replaced = comparing.result()
+            self._notify(m for m in list(self._members) if not replaced.isdisjoint(m.directories))
+
+    def _close_current(self) -> None:
+        if self._current is not None:
+            self._current.stop.set()
+            self._current = None
+
+
+@dataclass(eq=False)
+class _OpenWatch:
+    """A watch of the library that is in force; changes are collected until `run` reports them."""
+
+    directories: dict[str, int]
+    changes: Generator[Changes, None, None]
+    first: Changes
+    stop: threading.Event
+
+    @classmethod
+    def open(cls, directories: dict[str, int]) -> "_OpenWatch":
+        import watchfiles
+
+        changes = watchfiles.watch(
+            *directories,
+            watch_filter=None,
+            debounce=5 * _STEP_MS,
+            step=_STEP_MS,
+            # The generator opens the watch when it is first asked for changes: it must answer soon.
+            # It gets no event to stop: then it would drop what it has collected.
+            rust_timeout=_STEP_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            force_polling=False,
+            recursive=False,
+            # Else the library would hide every error of the system, its limits too.
+            ignore_permission_denied=False,
+        )
+        return cls(directories, changes, next(changes, set()), threading.Event())
+
+    def run(self, report: Callable[[Changes], None]) -> None:
+        """Report changes until stopped; this runs in a thread of its own."""
+        with contextlib.closing(self.changes), contextlib.suppress(RuntimeError):
+            # The event loop may be closed meanwhile: a `RuntimeError`. Nothing listens any more.
+            if self.first:
+                report(self.first)
+            for changes in self.changes:
+                if changes:
+                    report(changes)
+                if self.stop.is_set():
+                    return
+
+
+def _open_most(wanted: dict[str, int]) -> tuple[_OpenWatch, str | None]:
+    """Open a watch of all directories, or of as many as the system allows; and why not of all."""
+    for _ in range(_MOST_TRIES):
+        try:
+            return _OpenWatch.open(wanted), None
+        except (FileNotFoundError, PermissionError):
+            # One was removed, or closed to this user, before it could be watched.
+            wanted = {path: inode for path, inode in wanted.items() if _is_readable(path, inode)}
+        except (OSError, RuntimeError) as problem:
+            refusal = _refusal(problem)
+            break
+    else:
+        raise FileNotFoundError("directories are removed faster than they can be watched")
+    paths = list(wanted)
+    opened: _OpenWatch | None = None
+    most, refused = 0, len(paths)
+    while refused - most > 1:
+        count = (most + refused) // 2
+        try:
+            watch = _OpenWatch.open({path: wanted[path] for path in paths[:count]})
+        except (OSError, RuntimeError):
+            refused = count
+            continue
+        if opened is not None:
+            opened.changes.close()
+        most, opened = count, watch
+    if opened is None:
+        raise WatchRefusedError(refusal)
+    return opened, refusal
+
+
+def _refusal(problem: Exception) -> str:
+    """Return for a person why the system refuses."""
+    return (
+        f"the system does not watch so many directories ({problem}); on Linux,"
+        " fs.inotify.max_user_watches and fs.inotify.max_user_instances limit them"
+    )
+
+
+def _close_late(opening: "asyncio.Future[tuple[_OpenWatch, str | None]]") -> None:
+    """Close a watch that was opened after the listeners gave up."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[0].changes.close()
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_ino
+    except OSError:
+        return None
+
+
+def _is_readable(path: str, inode: int) -> bool:
+    return _inode(path) == inode and os.access(path, os.R_OK)
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether the library can take a name; files in other directories are found by polling."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
