@@ -25,7 +25,7 @@ PATTERN: Final = rf"^{_ENV}$|^file:.+|^{_KEYRING}$|^{_EXEC}$"
 PATTERN_OR_EMPTY: Final = rf"^$|{PATTERN}"
 
 # `file://…` is a URL, not a reference.
-ANY: Final = rf"{_ENV}|file:(?!//)\S.*|{_KEYRING}|{_EXEC}"
+ANY: Final = rf"{_ENV}|file:/?[^/\s].*|{_KEYRING}|{_EXEC}"
 """A reference inside of a longer pattern."""
 
 # The recipient of a message may be `apprise:env:NAME`.
