@@ -86,7 +86,7 @@ class Story:
     async def _live(self) -> None:
         # Ignore what attempts of a killed worker still raise.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        worker = self.new_worker()
+        worker = self._worker()
         running = asyncio.create_task(worker.run())
         submitting = None
         if not self.is_acknowledged:
@@ -111,8 +111,7 @@ class Story:
             await asyncio.to_thread(worker.database_thread.join)
             worker.committer.session.disconnect()
 
-    def new_worker(self) -> Worker:
-        """Return the worker of one life of the process."""
+    def _worker(self) -> Worker:
         return Worker(self.database, SETTINGS, self.clock)
 
     def _submission(self) -> Submission:
@@ -141,7 +140,7 @@ class Story:
             on = waits.parse(waiting_on)
             if isinstance(on, UnknownCall):
                 title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
-                self.answer(task_id, title, on.call_id)
+                self._answer(task_id, title, on.call_id)
         ((busy,),) = self._rows(
             "SELECT count(*) FROM steps WHERE status = 'running'"
             " OR (status = 'pending' AND wake_at <= :now)",
@@ -153,8 +152,7 @@ class Story:
             if left > 1:
                 self.clock.skip(left)
 
-    def answer(self, task_id: str, title: str, call_id: str) -> None:
-        """Answer the question about one unknown call."""
+    def _answer(self, task_id: str, title: str, call_id: str) -> None:
         ((request,),) = self._rows("SELECT request FROM tool_calls WHERE id = :id", id=call_id)
         # A step that is an effect as a whole has no request of its own that names it.
         name = json.loads(request).get("for", title)

@@ -107,7 +107,7 @@ class MailStory(Story):
     is_filed = True
     """Whether the server files what is sent, as some providers do."""
 
-    def new_worker(self) -> Worker:
+    def _worker(self) -> Worker:
         mailbox = {} if self.imap is None else {"imap": imap_of(self.imap)}
         return Worker(
             self.database,
@@ -122,7 +122,7 @@ class MailStory(Story):
         """The mails of this task that the server accepted."""
         return [each for each in self.server.received if each.message["Subject"] == self.task_id]
 
-    def answer(self, task_id: str, title: str, call_id: str) -> None:
+    def _answer(self, task_id: str, title: str, call_id: str) -> None:
         self.questions += 1
         try:
             Operator(self.plain, self.clock).resolve(

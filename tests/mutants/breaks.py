@@ -949,11 +949,11 @@ MUTANTS: Final = (
         "    if not name:\n",
     ),
     Mutant(
-        "one text holds many recipients",
-        "a value from outside adds recipients to a mail",
+        "an address in front of another is its name",
+        "of two recipients in one text only the second gets the mail",
         "agent/steps/spec/mail_addresses.py",
-        'if re.search(r"[\\s<>,;]", text):',
-        'if re.search(r"[<>;]", text):',
+        'if named is not None and "@" not in (named["plain"] or ""):',
+        "if named is not None:",
     ),
     Mutant(
         "a plain connection to any server",

@@ -47,6 +47,7 @@ SUBSET = (
     "tests/steps/kinds/test_mail.py",
     "tests/steps/kinds/test_mail_unknown.py",
     "tests/steps/spec/test_mail_config.py",
+    "tests/steps/mail/test_server_addresses.py",
     "tests/steps/process/test_environment.py",
     "tests/config/test_file_exposure.py",
     "tests/steps/http/test_redirects.py",

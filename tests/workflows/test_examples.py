@@ -90,7 +90,11 @@ def test_children_of_examples_are_examples() -> None:
     [
         *documented_workflows(),
         *documented_workflows("triggers.md"),
+<<<<<<< HEAD
         *documented_workflows("state.md"),
+=======
+        *documented_workflows("mail.md"),
+>>>>>>> mail
     ],
     ids=lambda each: f"line {each.line}",
 )

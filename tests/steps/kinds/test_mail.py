@@ -117,14 +117,12 @@ def test_a_server_without_tls_gets_no_password(server: SmtpServer) -> None:
 
 
 def test_a_plain_connection_stays_on_this_machine(server: SmtpServer) -> None:
-    """A public server is refused without TLS, and a private one that is not allowed."""
+    """A private address that is not allowed is refused, and so is this machine itself."""
     message = failed(
         send(server, settings={"host": "192.88.99.200"}, limits={"allow_private": ()}),
         "address_refused",
     )
     assert "not a public address" in message
-    message = failed(send(server, settings={"host": "8.8.8.8"}), "address_refused")
-    assert "without TLS others could read the password" in message
     message = failed(send(server, limits={"allow_private": ()}), "address_refused")
     assert "`http.allow_private`" in message
 
@@ -263,7 +261,7 @@ def test_a_server_that_never_greets_is_a_definite_timeout() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        outcome = send(silent.getsockname()[1], options={"timeout_seconds": 0.6})
+        outcome = send(silent.getsockname()[1], options={"timeout_seconds": 3.0})
     assert "did not answer in time" in retried(outcome, "timeout").error.message
 
 
