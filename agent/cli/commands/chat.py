@@ -20,9 +20,10 @@ _LEAVING = frozenset({"/quit", "/exit"})
 
 
 def chat() -> None:
-    """Run the commands of chats at a prompt; questions, messages and the ends of your tasks are shown.
+    """Run the commands of chats at a prompt; news are shown.
 
-    Also reads commands from a pipe, one per line.
+    News are questions, messages of steps, and the ends of tasks that you started here. Also reads
+    commands from a pipe, one per line.
     """
     from agent import bootstrap
     from agent.approvals.permission import terminal_user

@@ -63,7 +63,7 @@ def test_a_task_that_answered_is_not_reported_again(chat: Chat) -> None:
 
 
 def test_a_failure_names_the_next_command(chat: Chat) -> None:
-    """The person who started it is told what to do next."""
+    """The person who started it sees what to do next."""
     ada = chat.pair(1)
     _register(chat, "fails")
     chat.peer.write(ada, "/fail")
