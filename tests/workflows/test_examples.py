@@ -90,11 +90,9 @@ def test_children_of_examples_are_examples() -> None:
     [
         *documented_workflows(),
         *documented_workflows("triggers.md"),
-<<<<<<< HEAD
-        *documented_workflows("state.md"),
-=======
         *documented_workflows("mail.md"),
->>>>>>> mail
+        *documented_workflows("messages.md"),
+        *documented_workflows("state.md"),
     ],
     ids=lambda each: f"line {each.line}",
 )
