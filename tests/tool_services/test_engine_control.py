@@ -119,28 +119,31 @@ def test_a_start_asks_and_then_starts_a_task_of_its_own(start: Start) -> None:
     assert engine.wait(note_id, "succeeded")["parent"] is None
 
 
-def test_a_repeated_start_finds_its_task(engine: Engine) -> None:
+def test_a_repeated_start_finds_its_task(start: Start) -> None:
     """Under one key there is one task, also when the workflow is gone meanwhile."""
+    engine = start(models=MODELS)
     service = control(engine)
     register(engine, NOTE)
-    owner = engine.run(graph(step("a"), name="owner"))["id"]
-    by = AgentStep(owner, "it", "key-1")
-    first = service.start(None, "note", {"text": "x"}, by)
+    script = [uses("engine_start", workflow="note", inputs={"text": "x"}), "done"]
+    owner = engine.run(graph(agent(*script, approve="never"), name="helper"))["id"]
+    (first,) = answers(engine, owner)
+    ((key,),) = engine.rows("SELECT remote_key FROM tool_calls WHERE action LIKE 'tool%'")
     with engine.database.connect("writer") as connection:
         connection.execute("UPDATE workflows SET removed_at = 1 WHERE name = 'note'")
-    assert service.start(None, "note", {"text": "x"}, by) == first
+    assert service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", key)) == first
     assert engine.rows("SELECT count(*) FROM tasks WHERE workflow_name = 'note'") == [(1,)]
     with pytest.raises(DefiniteFailure, match="no workflow 'note'"):
-        service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "key-2"))
+        service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "another"))
 
 
-def test_a_started_task_inherits_the_origin_in_a_chat(engine: Engine) -> None:
+def test_a_started_task_inherits_the_origin_in_a_chat(start: Start) -> None:
     """What it has to say goes to the conversation in which the agent was asked."""
-    service = control(engine)
+    engine = start(models=MODELS)
+    control(engine)
     register(engine, NOTE)
     origin = ChatOrigin("telegram", "123")
-    owner = engine.run(graph(step("a"), name="owner"), chat_origin=origin.dump())["id"]
-    service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "key-1"))
+    script = [uses("engine_start", workflow="note", inputs={"text": "x"}), "done"]
+    engine.run(graph(agent(*script, approve="never"), name="helper"), chat_origin=origin.dump())
     ((stored,),) = engine.rows("SELECT chat_origin FROM tasks WHERE workflow_name = 'note'")
     assert read_origin(stored) == origin
 
