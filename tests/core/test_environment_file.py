@@ -89,7 +89,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def opened(path: Path) -> EnvironmentFile:
-    """Return a file of which only the test's own user is trusted."""
+    """Return a file that only the user of this test may change."""
     return EnvironmentFile(path, Trust)
 
 

@@ -4,6 +4,7 @@ The answer goes through the same function as every other one, which checks permi
 first answer count. A question that is answered elsewhere meanwhile leaves the screen.
 """
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _APPROVING: Final = frozenset({"a", "approve", "y", "yes"})
 _DENYING: Final = frozenset({"d", "deny", "n", "no"})
 _VERDICTS: Final = ("done", "retry", "fail")
+_SHORT_SECONDS: Final = 0.05
 
 
 class _ClosedError(Exception):
@@ -45,6 +47,7 @@ class InlineAnswers:
         if question["status"] != "pending":
             # The task's document is older than the answer.
             check()
+            time.sleep(_SHORT_SECONDS)
             return True
         if not self._may_answer(question):
             self._leave(question)

@@ -19,7 +19,7 @@ from agent.core.environment_file import EnvironmentFile, EnvironmentFileError
 FAILURE_SECONDS: Final = 10.0
 """How long a failure is kept: steps that start together must not ask a person several times."""
 _MOST_HANGING: Final = 4
-"""Reads that never returned; no further one of their source starts beside so many."""
+"""Reads of one source that never returned, at most; no further one starts then."""
 
 
 class SecretReadError(Exception):

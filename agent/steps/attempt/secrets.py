@@ -20,8 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from agent.core.redaction import everywhere
 from agent.core.secret_reference import Reference, ValuePath, parse, references, value_at
 from agent.steps.attempt.secret_sources import SecretReadError, sources
@@ -42,8 +40,6 @@ __all__ = [
 _REFRESH_SECONDS: Final = 1.0
 _MAX_WATCHED_BYTES: Final = 1_048_576
 """A larger file, and one that is not a regular file, is read only by the step that names it."""
-
-log = structlog.get_logger(__name__)
 
 
 def referenced_files(value: Json) -> set[str]:
@@ -199,7 +195,7 @@ class SecretWatcher:
         results = await asyncio.gather(*map(_read_in_thread, unread.values()))
         for text, result in zip(unread, results, strict=True):
             if self._unread.pop(text, None) is not None and isinstance(result, SecretReadError):
-                log.warning("secret.unreadable", reference=text, error=str(result))
+                _log_unreadable(text, result)
 
     def clear(self) -> None:
         """Watch nothing any more."""
@@ -238,6 +234,14 @@ async def _read_in_thread(reference: Reference) -> str | SecretReadError:
         return problem
     everywhere.hide(future.result(), reference.text)
     return future.result()
+
+
+def _log_unreadable(reference: str, problem: SecretReadError) -> None:
+    # Imported here: commands that only list things load no logging.
+    import structlog
+
+    log = structlog.get_logger(__name__)
+    log.warning("secret.unreadable", reference=reference, error=str(problem))
 
 
 def _has(value: Json, path: ValuePath) -> bool:
