@@ -11,6 +11,8 @@ MAX_VALUE_BYTES: Final = 65_536
 """The largest value, as JSON."""
 MAX_NAMES: Final = 1_000
 """How many values one scope may have."""
+MAX_EVER_NAMES: Final = 10_000
+"""How many names one scope may ever have used: a deleted one keeps its version."""
 KEPT_VERSIONS: Final = 100
 """How many versions of a value the history keeps."""
 MAX_CONFLICTS: Final = 20

@@ -91,12 +91,12 @@ def lock(
     return {(scope, name) for scope, name, is_locked in locked if is_locked}, rows
 
 
-def count_names(tx: Connection, scope: str) -> int:
-    """Return how many values a scope has."""
-    ((count,),) = tx.query(
-        "SELECT count(*) FROM state_values WHERE scope = :scope AND value IS NOT NULL", scope=scope
+def count_names(tx: Connection, scope: str) -> tuple[int, int]:
+    """Return how many values a scope has, and how many names it has ever used."""
+    ((values, names),) = tx.query(
+        "SELECT count(value), count(*) FROM state_values WHERE scope = :scope", scope=scope
     )
-    return int(count)
+    return int(values), int(names)
 
 
 _PRUNE: Final = (

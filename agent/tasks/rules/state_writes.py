@@ -8,7 +8,7 @@ before it wrote. A name that another transaction holds is not waited for; what n
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from agent.core.state_names import MAX_NAMES, StateKey, describe_scope
+from agent.core.state_names import MAX_EVER_NAMES, MAX_NAMES, StateKey, describe_scope
 from agent.steps.types.outcome import Json, Outcome, Succeeded
 from agent.steps.types.state_values import ABSENT, StateChange, StateOperation, StateValue
 from agent.store.db.database import Connection
@@ -39,8 +39,8 @@ class LockedState:
         self._locked, rows = state_rows.lock(tx, keys, is_waiting=is_waiting)
         found = {(scope, name): StateValue(version, value) for scope, name, version, value in rows}
         self.values = {key: found.get(key, ABSENT) for key in self._locked}
-        self._names: dict[str, int] = {}
-        """How many values a scope has, once that matters."""
+        self._counts: dict[str, list[int]] = {}
+        """How many values and names a scope has, once that matters."""
         self._written: list[StateRow] = []
 
     def holds(self, keys: Iterable[StateKey]) -> bool:
@@ -53,17 +53,21 @@ class LockedState:
 
     def refusal(self, keys: Iterable[StateKey]) -> str | None:
         """Return why values cannot be written: their scope has too many."""
-        new: dict[str, int] = {}
-        for key in keys:
-            if not self.values[key].exists:
-                new[key[0]] = new.get(key[0], 0) + 1
-        for scope, count in new.items():
-            if scope not in self._names:
-                self._names[scope] = state_rows.count_names(self._tx, scope)
-            if self._names[scope] + count > MAX_NAMES:
+        absent = [key for key in keys if not self.values[key].exists]
+        for scope in dict.fromkeys(scope for scope, _ in absent):
+            if scope not in self._counts:
+                self._counts[scope] = list(state_rows.count_names(self._tx, scope))
+            values, names = self._counts[scope]
+            mine = [key for key in absent if key[0] == scope]
+            if values + len(mine) > MAX_NAMES:
                 return (
-                    f"{describe_scope(scope)} has {self._names[scope]:,} values, and {MAX_NAMES:,}"
-                    " are allowed: delete some by `agent state delete`"
+                    f"{describe_scope(scope)} has {values:,} values, and {MAX_NAMES:,} are allowed:"
+                    " delete some by `agent state delete`"
+                )
+            if names + sum(self.values[key].version == 0 for key in mine) > MAX_EVER_NAMES:
+                return (
+                    f"{describe_scope(scope)} has used {names:,} names, deleted ones included:"
+                    " keep many things in one value, not each under a name of its own"
                 )
         return None
 
@@ -72,8 +76,10 @@ class LockedState:
         before = self.values[key]
         version = before.version + 1
         self.values[key] = StateValue(version, text)
-        if key[0] in self._names:
-            self._names[key[0]] += (text is not None) - before.exists
+        if key[0] in self._counts:
+            counts = self._counts[key[0]]
+            counts[0] += (text is not None) - before.exists
+            counts[1] += before.version == 0
         row = StateRow(
             *key,
             version,
