@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.workflows.graph import Graph
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
-from tests.simulation.trigger_draws import draw_triggers, has_triggers
+from tests.simulation.trigger_draws import draw_triggers, has_conversations, has_triggers
 
 HORIZON_SECONDS = 40.0
 """Operators act and faults strike in this time; then all is well and everything must end."""
@@ -19,6 +19,7 @@ HORIZON_SECONDS = 40.0
 JsonObject = dict[str, Any]
 
 _FUNCTIONS = "tests.simulation.functions"
+_QUICK = {"max_attempts": 6, "delay_seconds": 0.5}
 _CARRIED = sorted(CARRIED.keys() - {"firing"})
 """What any run carries to the disk."""
 
@@ -80,6 +81,8 @@ def draw(seed: int) -> Scenario:
     _vary(random.Random(f"variations {seed}"), graphs)
     if has_triggers(seed):
         _add_triggers(scenario)
+    if has_conversations(seed):
+        _add_conversations(scenario)
     return scenario
 
 
@@ -101,6 +104,31 @@ def _add_triggers(scenario: Scenario) -> None:
         seconds = chance.choice([-1, 1]) * chance.choice([5, 15, 3600])
         at = round(chance.uniform(5, HORIZON_SECONDS), 3)
         scenario.faults.append({"kind": "jump", "at": at, "seconds": float(seconds)})
+
+
+def _add_conversations(scenario: Scenario) -> None:
+    """Let people talk to agents, some of whom ask before they act; now and then they want it forgotten."""
+    chance = random.Random(f"conversations {scenario.seed}")
+    for number in range(2):
+        config = {**_agent(chance), "conversation": "{{ trigger.conversation }}"}
+        script = config["goal"].split("```echo\n")[1].removesuffix("\n```")
+        # In the system prompt, so that no summary contains it.
+        config["system"] = f'```echo\n{{"^hello": {script}, "": ["they have talked"]}}\n```'
+        config["goal"] = "hello from {{ inputs.line }}, " + 40 * "and so on "
+        config["conversation_tokens"] = chance.choice([200, 100_000])
+        said = {"name": "said", "kind": "agent", "config": config, "retry": _QUICK}
+        then = {"name": "then", "depends_on": ["said"], "retry": _QUICK}
+        then |= _python("touch", {"plan": [chance.choice(["ok", "error"])], "seconds": 0.1})
+        graph = {"name": f"talk{number}", "inputs": {"line": {"type": "string"}}}
+        scenario.graphs.append({**graph, "steps": [said, then]})
+    for number in range(chance.randint(3, 6)):
+        at = round(chance.uniform(0, 8), 3)
+        who, graph = chance.choice(["ada", "ada", "bob"]), f"talk{chance.randrange(2)}"
+        message = {"at": at, "graph": graph, "key": f"message-{number}", "chat": who}
+        scenario.submissions.append({**message, "by": "operator"})
+    if chance.random() < 0.3:
+        forget = {"at": round(chance.uniform(2, 20), 3), "do": "forget", "task": 0}
+        scenario.operations.append(forget)
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:
