@@ -126,8 +126,8 @@ def _add_conversations(scenario: Scenario) -> None:
         who, graph = chance.choice(["ada", "ada", "bob"]), f"talk{chance.randrange(2)}"
         message = {"at": at, "graph": graph, "key": f"message-{number}", "chat": who}
         scenario.submissions.append({**message, "by": "operator"})
-    if chance.random() < 0.3:
-        forget = {"at": round(chance.uniform(2, 20), 3), "do": "forget", "task": 0}
+    if chance.random() < 0.5:
+        forget = {"at": round(chance.uniform(8, 28), 3), "do": "forget", "task": 0}
         scenario.operations.append(forget)
 
 
