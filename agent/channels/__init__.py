@@ -15,6 +15,8 @@ chat and in `agent chat`.
 permanent user id and a code that is confirmed on the command line. `agent.approvals.permission`
 decides what a paired account may do.
 
+**Messages** of steps (`messages`) are sent by the worker that runs the step, through the same clients.
+
 **Answers** go through `agent.approvals.answering`: the first one counts. Buttons carry opaque tokens
 (`chat.buttons`), links a signature (`link_signing`).
 

@@ -86,7 +86,7 @@ class Story:
     async def _live(self) -> None:
         # Ignore what attempts of a killed worker still raise.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        worker = Worker(self.database, SETTINGS, self.clock)
+        worker = self._worker()
         running = asyncio.create_task(worker.run())
         submitting = None
         if not self.is_acknowledged:
@@ -110,6 +110,9 @@ class Story:
             worker.database_thread.close()
             await asyncio.to_thread(worker.database_thread.join)
             worker.committer.session.disconnect()
+
+    def _worker(self) -> Worker:
+        return Worker(self.database, SETTINGS, self.clock)
 
     def _submission(self) -> Submission:
         graph = self.shape.graph("golden")

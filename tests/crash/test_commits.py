@@ -2,34 +2,17 @@
 
 import itertools
 import random
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from agent.tasks.worker import failures
 from tests.crash.faults import Way
+from tests.crash.fresh_databases import Fresh, fresh  # noqa: F401  (a fixture by its name)
 from tests.crash.shapes import SHAPES
 from tests.crash.story import Story
 
 MOST_COMMITS = 200
 """Far more than any golden task needs: a story that goes on beyond it does not end."""
-
-Fresh = Callable[[], str]
-
-
-@pytest.fixture
-def fresh(sqlite_template: Path, tmp_path: Path) -> Fresh:
-    """Return a function that makes a new, migrated SQLite database."""
-    numbers = itertools.count()
-
-    def make() -> str:
-        path = tmp_path / f"{next(numbers)}.db"
-        shutil.copyfile(sqlite_template, path)
-        return f"sqlite:///{path}"
-
-    return make
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +24,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_fault_at_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:
+def test_a_fault_at_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:  # noqa: F811
     """Whichever commit fails, the task ends correctly, and each effect happens once."""
     for at in range(1, MOST_COMMITS):
         if not Story(fresh(), SHAPES[name], at, way).run():
@@ -52,7 +35,7 @@ def test_a_fault_at_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> 
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_crash_during_recovery(name: str, fresh: Fresh) -> None:
+def test_a_crash_during_recovery(name: str, fresh: Fresh) -> None:  # noqa: F811
     """It is recovered like any other crash."""
     ways = itertools.cycle([Way.DIED_AFTER, Way.DIED_BEFORE])
     happened = []

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.channels.messages.messenger import ChannelMessenger
+from agent.config.channels import NotifySettings
+from agent.config.settings import Settings
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
 from agent.workflows import loader
@@ -83,7 +86,9 @@ def test_examples_run_without_anything(own: Engine, name: str) -> None:
 
 
 def test_the_example_of_children_runs(own: Engine) -> None:
-    """Its children are found on record by their names."""
+    """Its children are found on record by their names, and its note is sent to the operator."""
+    notify = NotifySettings(operator=["terminal:ada"])
+    own.worker.services.messenger = ChannelMessenger(Settings(notify=notify), own.database)
     directory = Directory(EXAMPLES)
     directory.scan()
     with own.database.connect("writer") as connection, connection.transaction():
@@ -96,6 +101,8 @@ def test_the_example_of_children_runs(own: Engine) -> None:
     document = run_example(own, "morning")
     assert document["status"] == "succeeded", json.dumps(document, indent=1)
     assert len(document["children"]) >= 2
+    ((text,),) = own.rows("SELECT text FROM terminal_messages WHERE recipient = 'ada'")
+    assert "(succeeded, succeeded)" in text
 
 
 def test_the_example_of_signals_runs(own: Engine) -> None:

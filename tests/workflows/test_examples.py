@@ -87,7 +87,11 @@ def test_children_of_examples_are_examples() -> None:
 
 @pytest.mark.parametrize(
     "documented",
-    [*documented_workflows(), *documented_workflows("triggers.md")],
+    [
+        *documented_workflows(),
+        *documented_workflows("triggers.md"),
+        *documented_workflows("messages.md"),
+    ],
     ids=lambda each: f"line {each.line}",
 )
 def test_everything_documented_compiles(documented: Documented) -> None:

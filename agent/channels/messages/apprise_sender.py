@@ -1,5 +1,6 @@
 """Sends messages of steps to an address of Apprise, which is a secret given by reference."""
 
+import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,8 @@ class AppriseSender:
 
     async def send(self, sending: Sending) -> str:
         """Send a text, or a file. Services return no id; the call's key stands for one."""
-        address = self._address(sending.recipient.id)
+        # Apprise loads a hundred services at its first use.
+        address = await asyncio.to_thread(self._address, sending.recipient.id)
         blocks = parse(sending.part.text, is_markdown=sending.part.is_markdown)
         attachment = sending.part.attachment
         # As plain text: what a service reads as markup could mention people.

@@ -10,10 +10,11 @@ MAX_LENGTH: Final = 8000
 """For Apprise, which cuts or splits further as each service requires."""
 WORD_JOINER: Final = "\u2060"
 """Without width: it takes a mention or a command apart for the platform, and not for the reader."""
-# As in the platforms' own rules: a name after an @ that does not continue a word.
-_MENTION: Final = re.compile(r"(?<![\w@])@(?=\w)")
-_COMMAND: Final = re.compile(r"(?<![\w/<>])/(?=[A-Za-z0-9_]{1,64}(?![\w/<>]))")
-_MARKUP: Final = re.compile(r"<(?=[!@#])")
+# As in the platforms' own rules: a name after an @ that does not continue a word. At the end of a
+# piece the name may follow in another look.
+_MENTION: Final = re.compile(r"(?<!\w)@(?=\w|\Z)")
+_COMMAND: Final = re.compile(r"(?<![\w/<>])/(?=[A-Za-z0-9_]{1,64}(?![\w/<>])|\Z)")
+_MARKUP: Final = re.compile(r"<(?=[!@#]|\Z)")
 
 
 def defused(text: str) -> str:

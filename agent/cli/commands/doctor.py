@@ -208,9 +208,14 @@ def _check_channels(
 ) -> Iterator[CheckResult]:
     from agent import bootstrap
     from agent.cli.commands.channel_checks import channel_checks
+    from agent.cli.commands.message_checks import message_checks
+    from agent.daemon import workflow_overview
 
     is_running = bootstrap.holder_of(database) is not None
     for what, state, message in channel_checks(settings, connection, is_running=is_running):
+        yield CheckResult(what, state, message)
+    graphs = workflow_overview.graphs_of(workflow_overview.scan(settings)).values()
+    for what, state, message in message_checks(settings, connection, graphs):
         yield CheckResult(what, state, message)
 
 

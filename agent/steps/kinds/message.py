@@ -26,6 +26,8 @@ from agent.steps.types.outcome import Failed, Json, Outcome, Retry, StepError, S
 _SEND_SECONDS: Final = 30.0
 _UPLOAD_SECONDS: Final = 120.0
 _MAX_LISTED: Final = 5
+_LONG_TEXT: Final = 4000
+"""A longer text is parsed in a thread: it must not block the event loop."""
 
 
 @dataclass(slots=True)
@@ -102,14 +104,16 @@ class _Sender:
     async def deliver(self, delivery: Delivery) -> None:
         """Send all parts to one recipient; the first one that fails ends it."""
         try:
-            for part in self._parts(delivery.recipient.channel):
+            for part in await self._parts(delivery.recipient.channel):
                 delivery.message_ids.append(await self._send(delivery.recipient, part))
         except DefiniteFailure as failure:
             delivery.failure = failure
 
-    def _parts(self, channel: str) -> list[MessagePart]:
+    async def _parts(self, channel: str) -> list[MessagePart]:
         config = self._config
-        texts, rest = self._messenger.split(channel, config.text, is_markdown=not config.plain)
+        split = partial(self._messenger.split, channel, config.text, is_markdown=not config.plain)
+        is_long = len(config.text) > _LONG_TEXT
+        texts, rest = await asyncio.to_thread(split) if is_long else split()
         parts = [MessagePart(text, not config.plain) for text in texts]
         files = list(self._files)
         if rest is not None:

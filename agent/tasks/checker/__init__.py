@@ -57,7 +57,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pydantic import ValidationError
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads
+from agent.store.read import audit_reads, message_audit
 from agent.store.read.audit_rows import AuditRows
 from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_tasks, row_invariants
 from agent.tasks.checker.conversations import check_conversations
@@ -191,6 +191,10 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
         yield Violation(sentence)
     for task_id, count in audit_reads.several_retries(connection):
         yield Violation(f"it was retried {count} times, and each retry does the same work", task_id)
+    for task_id, step in message_audit.unsent_messages(connection):
+        yield Violation(f"step {step} succeeded, and no message of it was sent", task_id, step)
+    for task_id, before in message_audit.lost_origins(connection):
+        yield Violation(f"it was not started where {before} was, which it comes from", task_id)
     for worker_id, count in audit_reads.isolated_together(connection, IS_ISOLATED):
         yield Violation(f"worker {worker_id} runs {count} isolated steps side by side")
     for worker_id, last, tx_number in audit_reads.commits_after_death(connection):

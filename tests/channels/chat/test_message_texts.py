@@ -49,3 +49,41 @@ def test_lines_and_errors_hide_nothing() -> None:
     """Every other text about tasks is escaped as well."""
     assert "\u200f" not in message_texts.approval_line(_DOCUMENT | {"message": "a\u200fb"})
     assert message_texts.error({"message": "a\u200fb"}) == r"a\u200fb"
+
+
+def test_an_input_is_asked_for_in_words() -> None:
+    """A person sees choices as a list and a schema in words, and no JSON."""
+    document = _DOCUMENT | {"kind": "input", "status": "pending", "message": "How much?"}
+    chosen, _ = message_texts.question(document | {"choices": ["a little", 3]}, 4000)
+    assert chosen.endswith("choose one:\n• a little\n• 3")
+    schema = {
+        "type": "object",
+        "required": ["amount"],
+        "properties": {
+            "amount": {"type": "integer", "minimum": 1, "maximum": 9},
+            "why": {"type": "string", "description": "for the record"},
+            "size": {"enum": ["s", "m"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+    asked, is_whole = message_texts.question(document | {"schema": schema}, 4000)
+    assert is_whole
+    assert asked.endswith(
+        "answer with an object with\n"
+        "• amount: a whole number (at least 1, at most 9)\n"
+        "• why: a text – for the record (may be left out)\n"
+        "• size: one of s, m (may be left out)\n"
+        "• tags: a list of: a text (may be left out)"
+    )
+    plain, _ = message_texts.question(document, 4000)
+    assert plain.endswith("answer with a text")
+    for text in (chosen, asked, plain):
+        assert "{" not in text
+
+
+def test_values_are_readable() -> None:
+    """Members are lines, without brackets."""
+    value = {"total": 3, "done": True, "none": None, "items": ["a", {"b": 1}], "empty": []}
+    assert message_texts.readable(value) == (
+        "total: 3\ndone: yes\nnone: nothing\nitems:\n  • a\n  •\n    b: 1\nempty: none"
+    )
