@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.config.settings import Settings
+from agent.core import audit
 from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
@@ -212,4 +213,27 @@ def limits_of(settings: Settings) -> "Limits":
         call_seconds=settings.steps.call_seconds,
         attempt_seconds=settings.steps.attempt_seconds,
         items_per_group=settings.engine.items_per_group,
+        own_urls=own_urls(settings),
+        private_files=private_files(settings),
     )
+
+
+def own_urls(settings: Settings) -> tuple[str, ...]:
+    """Return the addresses of this agent's API, by which people answer approvals."""
+    port = settings.server.port
+    hosts = {settings.server.host, "localhost", "127.0.0.1", "::1"}
+    urls = {f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host in hosts}
+    if settings.channels.webhook.link_base_url:
+        urls.add(settings.channels.webhook.link_base_url)
+    return tuple(sorted(urls))
+
+
+def private_files(settings: Settings) -> tuple[str, ...]:
+    """Return the files of this agent that hold its tokens, its tasks, its audit log and its settings."""
+    from agent.config.file_exposure import secret_files
+
+    home = settings.home.absolute()
+    paths = [*secret_files(settings), home / audit.NAME, home / f"{audit.NAME}.1"]
+    if settings.file is not None:
+        paths.append(settings.file.absolute())
+    return tuple(map(str, paths))

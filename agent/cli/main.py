@@ -23,6 +23,7 @@ from agent.cli.commands import (
     events,
     init,
     logs,
+    memory,
     pairing,
     run,
     schedules,
@@ -103,6 +104,7 @@ app.command("signal")(control.signal)
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(watchers.app, name="watchers")
 app.command("triggers")(triggers.triggers)
+app.add_typer(memory.app, name="memory")
 app.command("budget")(budget.budget)
 app.command("artifact")(artifact.artifact)
 app.command("approvals")(approvals.approvals)

@@ -72,6 +72,22 @@ def require_local() -> None:
         )
 
 
+def require_person(what: str) -> None:
+    """Raise `CommandError` in a program that a step or a watcher has started: people decide, not models.
+
+    The engine marks the environment of what it starts. A program that removes the mark is not noticed.
+    """
+    from agent.steps.process.processes import is_started_by_engine
+
+    if is_started_by_engine():
+        from agent.cli.errors import CommandError, Exit
+
+        raise CommandError(
+            f"a program that the agent has started may not {what}: a person does that",
+            Exit.REFUSED,
+        )
+
+
 def _load() -> "Settings":
     from agent.config.loader import load
 

@@ -120,7 +120,7 @@ def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
 def readable(settings: Settings, trust: Trust) -> list[Path]:
     """Return the files of the home directory that only the agent should read, and others can."""
     paths = []
-    for path in _secret_files(settings):
+    for path in secret_files(settings):
         try:
             status = path.stat()
         except OSError:
@@ -175,7 +175,7 @@ def _mend(settings: Settings, trust: Trust) -> Iterator[str]:
 
 def _power_files(settings: Settings) -> Iterator[Path]:
     yield settings.home
-    yield from _secret_files(settings)
+    yield from secret_files(settings)
 
 
 def _token_files(settings: Settings) -> tuple[Path, Path]:
@@ -183,7 +183,8 @@ def _token_files(settings: Settings) -> tuple[Path, Path]:
     return home / "token", home / "tokens.json"
 
 
-def _secret_files(settings: Settings) -> Iterator[Path]:
+def secret_files(settings: Settings) -> Iterator[Path]:
+    """Yield the files that hold tokens or the database, whether they exist or not."""
     yield from _token_files(settings)
     if settings.database_url.startswith("sqlite:///"):
         database = Path(settings.database_url.removeprefix("sqlite:///"))

@@ -274,6 +274,17 @@ TRIGGER: Final[dict[str, Any]] = {
 }
 TRIGGERS: Final = {"triggers": [TRIGGER_SUMMARY], "next": None}
 FIRINGS: Final = {"firings": [FIRING], "next": None}
+MEMORY: Final = {
+    "id": 17,
+    "scope": "personal",
+    "text": "Anna likes green tea",
+    "written_by": "agent",
+    "task": TASK_ID,
+    "step": "chat",
+    "created_at": AT,
+    "forgotten_at": None,
+}
+MEMORIES: Final = {"memories": [MEMORY], "next": None}
 TRIGGER_COMMAND: Final = {
     "changed": True,
     "message": "skipped 2026-03-02 09:00 CET; next is 2026-03-03 09:00 CET",

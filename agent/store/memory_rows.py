@@ -104,15 +104,6 @@ def count(connection: Connection, scope: str) -> int:
     return int(number)
 
 
-def scopes(connection: Connection) -> list[tuple[str, int]]:
-    """Return each scope that has memories, with their number."""
-    rows = connection.query(
-        "SELECT scope, count(*) FROM memories WHERE forgotten_at IS NULL"
-        " GROUP BY scope ORDER BY scope"
-    )
-    return [(str(scope), int(number)) for scope, number in rows]
-
-
 def newest(
     connection: Connection,
     scope: str | None,
@@ -212,21 +203,3 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[int]:
                 most=_PAGE,
             )
         yield removed
-
-
-def calls_with_several(connection: Connection) -> list[tuple[str, int]]:
-    """Return the calls that have written more than one memory; for the checker."""
-    rows = connection.query(
-        "SELECT call_key, count(*) FROM memories WHERE call_key IS NOT NULL"
-        " GROUP BY call_key HAVING count(*) > 1 ORDER BY call_key"
-    )
-    return [(str(key), int(number)) for key, number in rows]
-
-
-def unindexed(connection: Connection) -> int:
-    """Return how many memories the index of SQLite does not have, or has too many; for the checker."""
-    if connection.sql.name != "sqlite":
-        return 0
-    ((rows,),) = connection.query("SELECT count(*) FROM memories")
-    ((indexed,),) = connection.query("SELECT count(*) FROM memories_index_docsize")
-    return abs(int(rows) - int(indexed))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from agent.core.chat_origin import read_origin
 from agent.core.clock import Clock
 from agent.core.state_machine import STEP_ENDED, StepStatus
 from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall
@@ -107,6 +108,7 @@ class EngineControl:
                 if found is None:
                     raise NotFoundError(f"there is no workflow {workflow!r}")
                 depth = task_rows.starts_above(connection, by.task_id) + 1
+                origin = task_rows.chat_origin_of(connection, by.task_id)
             if depth > MAX_STARTS_ABOVE:
                 raise RefusedError(
                     f"agents have started one another {MAX_STARTS_ABOVE} times in a row up to this"
@@ -118,6 +120,7 @@ class EngineControl:
                 trigger={"kind": "agent", "task": by.task_id, "step": by.step, "depth": depth},
                 values=inputs,
                 dedupe_key=_dedupe_key(by),
+                chat_origin=read_origin(origin),
             )
             task_id = self._operator.submit(submission)
         return {"task": short_id(task_id), "workflow": workflow, "started": True}

@@ -123,7 +123,7 @@ def search(connection: Connection, scope: str | None, query: str, limit: int) ->
 
 
 def weight(matches: int, total: int) -> int:
-    """Return what a word of a query counts that occurs in so many of all memories: rare words more."""
+    """Return what a word counts that occurs in this number of all memories: rare words count more."""
     rarity = (max(total, matches) - matches + 0.5) / (matches + 0.5)
     return max(1, round(1000 * math.log1p(rarity)))
 

@@ -366,6 +366,20 @@ def test_watch_follows_a_task_to_its_end(there: Command, running: Running) -> No
     assert there("watch", task_id, "--json").json["status"] == "succeeded"
 
 
+def test_memories_of_a_remote_agent(command: Command, running: Running) -> None:
+    """Added, found, shown and forgotten with the same output as on this machine."""
+    server = ["--server", running.server.url]
+    added = command(*server, "memory", "add", "green tea", "--scope", "remote", "--json").json
+    found = command(*server, "memory", "search", "tea", "--scope", "remote", "--json").json
+    assert found == [added]
+    number = str(added["id"])
+    assert "green tea" in command(*server, "memory", "show", number).out
+    assert f"forgot {number}: green tea" in command(*server, "memory", "forget", number).out
+    assert "no memories" in command(*server, "memory", "--scope", "remote").out
+    assert "(forgotten)" in command(*server, "memory", "--scope", "remote", "--forgotten").out
+    assert "forgotten already" in command(*server, "memory", "forget", number, code=3).err
+
+
 def test_conversations_of_a_remote_agent(running: Running, there: Command) -> None:
     """They are listed, shown and deleted as on a local database."""
     said_before(running.database, "terminal:ada", ("hello", "yes"))

@@ -36,7 +36,7 @@ from agent.tasks.worker import wake_listener
 from agent.tasks.worker.worker import Worker
 from agent.triggers.fate_check import check_fates
 from agent.workflows.graph import Graph
-from tests.simulation import functions
+from tests.simulation import agent_tools, functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
 from tests.simulation.loop import Process, SimulatedLoop, StalledError
 from tests.simulation.nature import SeededSource, SimulatedClock, SimulatedLink
@@ -329,6 +329,7 @@ class _Machine:
         worker = Worker(
             database, SETTINGS, self.clock, LIMITS, is_daemon, models=models, database_thread=link
         )
+        agent_tools.equip(worker, database, self.clock, self.loop)
         worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
         database.process.is_busy = lambda: worker.running > 0 or not worker.outbox.is_empty
@@ -464,6 +465,10 @@ class _Machine:
             found += self.world.broken_promises()
             found += self.people.broken_promises()
             found += self.triggers.broken_promises(database)
+            found += agent_tools.broken_promises(database)
+            memories, started = agent_tools.counts(database)
+            self.result.happened["agent: remembered"] += memories
+            self.result.happened["agent: started"] += started
         self.result.problems += [f"{when}: {sentence}" for sentence in found]
 
     def _check_fence(self, worker_id: str) -> None:

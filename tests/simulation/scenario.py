@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.workflows.graph import Graph
+from tests.simulation.agent_tools import NOTED, give_notes
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
 from tests.simulation.trigger_draws import draw_triggers, has_conversations, has_triggers
 
@@ -79,6 +80,8 @@ def draw(seed: int) -> Scenario:
     scenario.is_attended = chance.random() < 0.6
     scenario.is_retried = chance.random() < 0.5
     _vary(random.Random(f"variations {seed}"), graphs)
+    if give_notes(random.Random(f"notes {seed}"), graphs):
+        graphs.append(NOTED)
     if has_triggers(seed):
         _add_triggers(scenario)
     if has_conversations(seed):

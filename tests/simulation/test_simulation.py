@@ -64,6 +64,8 @@ FAULTS = {
     "person: signal": 5,
     "person: answer": 5,
     "person: saw another request": 3,
+    "agent: remembered": 20,
+    "agent: started": 20,
 }
 """What happens on the simulated machine, and how often at least in the counted seeds."""
 

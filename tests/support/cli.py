@@ -50,6 +50,7 @@ COMMANDS = [
     "schedules",
     "watchers",
     "triggers",
+    "memory",
     "approvals",
     "approve",
     "deny",

@@ -1,10 +1,11 @@
 """The tool `engine`: an agent sees and starts tasks, each once, within what its definition allows."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from agent.core.chat_origin import ChatOrigin, read_origin
 from agent.steps.attempt.services import AgentStep
 from agent.steps.spec.agent_config import EngineVerb
 from agent.steps.types.errors import DefiniteFailure
@@ -52,7 +53,7 @@ def answers(engine: Engine, task_id: str) -> list[Any]:
 
 
 def _value(answer: dict[str, Any]) -> Any:
-    text = answer.get("text", answer.get("refused"))
+    text = str(answer.get("text", answer.get("refused")))
     try:
         return json.loads(text)
     except ValueError:
@@ -118,19 +119,33 @@ def test_a_start_asks_and_then_starts_a_task_of_its_own(start: Start) -> None:
     assert engine.wait(note_id, "succeeded")["parent"] is None
 
 
-def test_a_repeated_start_finds_its_task(engine: Engine) -> None:
+def test_a_repeated_start_finds_its_task(start: Start) -> None:
     """Under one key there is one task, also when the workflow is gone meanwhile."""
+    engine = start(models=MODELS)
     service = control(engine)
     register(engine, NOTE)
-    owner = engine.run(graph(step("a"), name="owner"))["id"]
-    by = AgentStep(owner, "it", "key-1")
-    first = service.start(None, "note", {"text": "x"}, by)
+    script = [uses("engine_start", workflow="note", inputs={"text": "x"}), "done"]
+    owner = engine.run(graph(agent(*script, approve="never"), name="helper"))["id"]
+    (first,) = answers(engine, owner)
+    ((key,),) = engine.rows("SELECT remote_key FROM tool_calls WHERE action LIKE 'tool%'")
     with engine.database.connect("writer") as connection:
         connection.execute("UPDATE workflows SET removed_at = 1 WHERE name = 'note'")
-    assert service.start(None, "note", {"text": "x"}, by) == first
+    assert service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", key)) == first
     assert engine.rows("SELECT count(*) FROM tasks WHERE workflow_name = 'note'") == [(1,)]
     with pytest.raises(DefiniteFailure, match="no workflow 'note'"):
-        service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "key-2"))
+        service.start(None, "note", {"text": "x"}, AgentStep(owner, "it", "another"))
+
+
+def test_a_started_task_inherits_the_origin_in_a_chat(start: Start) -> None:
+    """What it has to say goes to the conversation in which the agent was asked."""
+    engine = start(models=MODELS)
+    control(engine)
+    register(engine, NOTE)
+    origin = ChatOrigin("telegram", "123")
+    script = [uses("engine_start", workflow="note", inputs={"text": "x"}), "done"]
+    engine.run(graph(agent(*script, approve="never"), name="helper"), chat_origin=origin.dump())
+    ((stored,),) = engine.rows("SELECT chat_origin FROM tasks WHERE workflow_name = 'note'")
+    assert read_origin(stored) == origin
 
 
 def test_wrong_starts_are_answers(start: Start) -> None:
@@ -221,12 +236,10 @@ def test_a_task_of_another_workflow_does_not_exist_for_a_restricted_tool(engine:
     service = control(engine)
     task_id = waiting_task(engine)
     by = AgentStep(task_id, "it", "k")
-    for use in (
-        lambda: service.show_task(["note"], task_id),
-        lambda: service.cancel(["note"], task_id, None, by),
-    ):
-        with pytest.raises(DefiniteFailure, match="of the allowed workflows"):
-            use()
+    with pytest.raises(DefiniteFailure, match="of the allowed workflows"):
+        service.show_task(["note"], task_id)
+    with pytest.raises(DefiniteFailure, match="of the allowed workflows"):
+        service.cancel(["note"], task_id, None, by)
     assert service.list_tasks(["note"], None, None, 10) == {"tasks": []}
     with pytest.raises(DefiniteFailure, match="this very task"):
         service.cancel(None, task_id, None, by)
@@ -247,7 +260,7 @@ def test_long_lists_are_cut(engine: Engine) -> None:
 def test_no_verb_decides_for_a_person() -> None:
     """The verbs of the tool and the functions behind it are these and no others."""
     verbs = {"list", "show", "start", "pause", "resume", "cancel"}
-    assert set(EngineVerb.__args__) == verbs
+    assert set(get_args(EngineVerb)) == verbs
     functions = {name for name in vars(EngineControl) if not name.startswith("_")}
     lists = {"list_tasks", "list_workflows", "list_triggers", "show_task"}
     assert functions == lists | (verbs - {"list", "show"})

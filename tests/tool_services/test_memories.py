@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from agent.core.clock import SECOND
 from agent.core.search_terms import index_text, match_words
-from agent.store import free_space, pruning
+from agent.store import free_space, memory_rows, pruning
 from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tool_services import memories
 from agent.tool_services.memories import Memories, weight
 from tests.support.hypothesis_profile import PATIENT
 from tests.support.rows import insert_task
+from tests.support.statements import record_statements
 
 _ALPHABETS = (
     "abcdeé",
@@ -215,3 +216,34 @@ def test_a_backup_and_a_rewritten_file_find_what_was_found_before(
     for database in (sqlite_database, copy):
         found = Memories(database, database.clock).recall("s", "tea gone", 10)
         assert [each["id"] for each in found] == [kept["id"]]
+
+
+def test_a_search_uses_the_index(database: Database) -> None:
+    """Each word of a query is looked up in the full-text index, on both databases."""
+    store = Memories(database, database.clock)
+    store.remember("s", "needle", written_by="test")
+    number = "i" if database.is_sqlite else "generate_series"
+    rows = (
+        "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
+        " SELECT i FROM n) AS n"
+        if database.is_sqlite
+        else "generate_series(1, 3000)"
+    )
+    words = match_words("needle tea")
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+    with database.connect("writer") as connection:
+        connection.execute(
+            "INSERT INTO memories (scope, text, terms, written_by, created_at)"
+            f" SELECT 's', 'x', 'p' || {number}, 't', 1 FROM {rows}"
+        )
+        if not database.is_sqlite:
+            connection.query("ANALYZE memories")
+        statements = record_statements(connection)
+        memory_rows.count_matches(connection, "s", words)
+        memory_rows.best(connection, "s", dict.fromkeys(words, 1), 10)
+        plans = [
+            "\n".join(str(row) for row in connection.query(f"{explain} {sql}", **parameters))
+            for sql, parameters in list(statements.items())
+        ]
+    wanted = "memories_index VIRTUAL TABLE INDEX" if database.is_sqlite else "memories_by_term"
+    assert [wanted in plan for plan in plans] == [True, True], plans

@@ -165,5 +165,19 @@ class AgentClient(Protocol):
     def check_trigger(self, trigger_id: str) -> Document:
         """Poll a watcher once and return what would follow; nothing is recorded."""
 
+    def memories(
+        self, scope: str | None, query: str | None, limit: int, *, has_forgotten: bool
+    ) -> list[Document]:
+        """Return the newest memories of agents, or those that match a query, the best first."""
+
+    def memory(self, memory_id: int) -> Document:
+        """Return one memory."""
+
+    def add_memory(self, scope: str, text: str) -> Document:
+        """Add a memory and return it."""
+
+    def forget_memory(self, memory_id: int) -> Document:
+        """Forget a memory and return it."""
+
     def close(self) -> None:
         """Close connections."""

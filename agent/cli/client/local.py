@@ -276,3 +276,32 @@ class LocalClient:
         clock, limits = self._database.clock, bootstrap.limits_of(self._settings)
         with self._audited("check trigger", trigger=trigger_id):
             return check_watcher(self._database, clock, limits, trigger_id)
+
+    def memories(
+        self, scope: str | None, query: str | None, limit: int, *, has_forgotten: bool
+    ) -> list[Document]:
+        from agent.tool_services import memories
+
+        with self._reader.snapshot():
+            if query:
+                return memories.search(self._reader, scope, query, limit)
+            return memories.list_memories(self._reader, scope, limit, has_forgotten=has_forgotten)
+
+    def memory(self, memory_id: int) -> Document:
+        from agent.tool_services import memories
+
+        return memories.show(self._reader, memory_id)
+
+    def add_memory(self, scope: str, text: str) -> Document:
+        from agent.tool_services.memories import Memories
+
+        bootstrap.hide_secrets(self._settings)
+        with self._audited("add memory", scope=scope):
+            memories = Memories(self._database, self._database.clock)
+            return memories.remember(scope, text, written_by=f"terminal:{invocation.user()}")
+
+    def forget_memory(self, memory_id: int) -> Document:
+        from agent.tool_services.memories import Memories
+
+        with self._audited("forget memory", memory=memory_id):
+            return Memories(self._database, self._database.clock).forget(memory_id)

@@ -258,6 +258,28 @@ class RemoteClient:
         document: Document = self._http.post(f"triggers/{_quoted(trigger_id)}/check")
         return document
 
+    def memories(
+        self, scope: str | None, query: str | None, limit: int, *, has_forgotten: bool
+    ) -> list[Document]:
+        forgotten = "true" if has_forgotten else None
+        if query:
+            found: list[Document] = self._http.get("memories", scope=scope, q=query, limit=limit)[
+                "memories"
+            ]
+            return found
+        return self._listed("memories", _TASKS_PAGE, limit, scope=scope, forgotten=forgotten)
+
+    def memory(self, memory_id: int) -> Document:
+        return self._document(f"memories/{memory_id}")
+
+    def add_memory(self, scope: str, text: str) -> Document:
+        added: Document = self._http.post("memories", {"scope": scope, "text": text}, key=new_id())
+        return added
+
+    def forget_memory(self, memory_id: int) -> Document:
+        forgotten: Document = self._http.post(f"memories/{memory_id}/forget")
+        return forgotten
+
     def _document(self, path: str) -> Document:
         document: Document = self._http.get(path)
         return document

@@ -115,6 +115,7 @@ def defer(
     from agent.cli.output import terminal
     from agent.workflows.durations import parse_duration
 
+    session.require_person("answer a question")
     try:
         seconds = parse_duration(time)
     except ValueError as problem:
@@ -144,6 +145,7 @@ def _answer(
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
+    session.require_person("answer a question")
     with session.client() as client:
         approval_id = client.find_approval(approval)
         value = None if text is None else _value(client.approval(approval_id), text)

@@ -48,6 +48,7 @@ def budget(
         else:
             _show(task, as_json=as_json)
         return
+    session.require_person("raise a budget")
     if task is None:
         raise CommandError(
             "name the task whose budget to raise; [budget] in the configuration sets the budget of a day"

@@ -36,6 +36,7 @@ def chat() -> None:
     from agent.cli.output import terminal
     from agent.core import audit, logging
 
+    session.require_person("use the chat")
     settings = session.settings()
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")

@@ -95,6 +95,7 @@ def resolve(
     from agent.cli import inputs
     from agent.cli.errors import CommandError
 
+    session.require_person("resolve an unknown effect")
     verdicts: dict[Verdict, bool] = {"done": done, "retry": again, "fail": fail}
     chosen = [verdict for verdict, is_given in verdicts.items() if is_given]
     if len(chosen) != 1:

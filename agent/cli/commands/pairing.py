@@ -32,6 +32,7 @@ def pair(
     from agent.cli.errors import CommandError
     from agent.cli.output import terminal
 
+    session.require_person("pair a chat account")
     try:
         account = pairing.confirm(session.database(), code, scope or list(pairing.DEFAULT_SCOPES))
     except ValueError as problem:

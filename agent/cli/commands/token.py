@@ -36,6 +36,7 @@ def create(
     from agent.cli.output import terminal
     from agent.core.clock import SECOND, Clock, to_iso
 
+    session.require_person("create a token")
     now = Clock().now()
     ends = None if expires is None else to_iso(now + int(_seconds(expires) * SECOND))
     token = _tokens().create(name, scope, to_iso(now), ends)

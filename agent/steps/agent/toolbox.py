@@ -40,7 +40,9 @@ class Toolbox:
     ) -> None:
         self._tools: dict[str, AgentTool] = {}
         self._uses: Counter[str] = Counter()
-        for name, tool_config in config.tools.items():
+        # The first request names the tools, and must be the same in every attempt: a definition from the
+        # database has its keys in the order of their names, one from a file in that of the file.
+        for name, tool_config in sorted(config.tools.items()):
             if not tool_config.allowed:
                 continue
             for tool in _tools_of(name, tool_config, context, snapshots.get(name, []), sessions):

@@ -55,7 +55,14 @@ class ToolUser:
         is_effect = tool.is_effect(use.arguments) and not tool_run.has_own_record
         seconds = tool.seconds or context.services.limits.call_seconds
         policy = tool.on_unknown if is_effect else "retry"
-        request = Request(f"tool.{tool.name}", body, policy, seconds, is_effect=is_effect)
+        request = Request(
+            f"tool.{tool.name}",
+            body,
+            policy,
+            seconds,
+            is_effect=is_effect,
+            keeps_key=tool_run.has_own_record,
+        )
         step_places = context.secret_paths
         context.secret_paths = secret_paths_of(tool, context)
         try:
@@ -123,6 +130,8 @@ class ToolUser:
             if call.is_effect:
                 error = StepError("timeout", "unknown", f"{text}; whether it acted is unknown")
                 raise UnknownOutcomeError(error) from None
+            if tool_run.has_own_record:
+                text += "; it may still take effect, so look before you repeat it"
             return self._response(text, is_error=True)
         except Exception as problem:
             if call.is_effect:

@@ -32,6 +32,7 @@ def new_intent(
     # To the remote, the same request after an unknown one is a repetition. Another request has
     # another key: the remote would answer it from its memory of the first.
     unknown = replay.last_unknown(attempt_input, numbered) if attempt_input.calls else None
+    failures = 0 if request.keeps_key else attempt_input.failures
     return Intent(
         call_id=ids.new_id(),
         number=numbered.number,
@@ -48,7 +49,7 @@ def new_intent(
             _step_key(attempt_input),
             action,
             body_hash,
-            attempt_input.failures,
+            failures,
         ),
         on_unknown=request.on_unknown,
         send_by=send_by,

@@ -31,6 +31,10 @@ class Limits:
     max_redirects: int = 10
     allow_private: tuple[str, ...] = ()
     """Private addresses, networks and host names that `http` may reach."""
+    own_urls: tuple[str, ...] = ()
+    """Where this agent's own API is: the tool `http` of a model does not go there."""
+    private_files: tuple[str, ...] = ()
+    """Files of the agent itself, such as its tokens: the tool `files` of a model does not open them."""
     kill_grace_seconds: float = 5.0
     """Between SIGTERM and SIGKILL to a process group."""
     attach_from: tuple[str, ...] = ()

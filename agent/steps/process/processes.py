@@ -77,6 +77,11 @@ def marks(step_id: str, attempt: int) -> dict[str, str]:
     return {STEP: step_id, ATTEMPT: str(attempt), AGENT: _own_identity()}
 
 
+def is_started_by_engine() -> bool:
+    """Whether this process runs, directly or not, for a step or a watcher."""
+    return STEP in os.environ or WATCHER in os.environ
+
+
 def watcher_marks() -> dict[str, str]:
     """Return the variable that marks the programs which a watcher starts."""
     return {WATCHER: _own_identity()}

@@ -24,6 +24,8 @@ class Request:
     is_effect: bool = True
     settles_step: bool = False
     """Whether its answer is the step's outcome."""
+    keeps_key: bool = False
+    """Whether its key stays the same after failures: what it does is recorded under the key, once."""
     leads: bool = False
     """Whether the calls after it follow from its answer, as in a conversation."""
     reconcile: Reconcile | None = None

@@ -32,6 +32,7 @@ _WRITTEN: Final = {
     "approvals": ("message", "request", "comment", "value", "edits"),
     "triggers": ("cursor", "last_error", "problem"),
     "firings": ("key", "reason", "input", "context"),
+    "memories": ("text",),
 }
 """The columns with values of users; definitions are files of their own."""
 _STEPS: Final = (

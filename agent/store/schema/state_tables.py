@@ -84,7 +84,10 @@ class Memory(SQLModel, table=True):
             postgresql_where=text("call_key IS NOT NULL"),
         ),
         Index(
-            "memories_by_term", text("to_tsvector('simple', terms)"), postgresql_using="gin"
+            "memories_by_term",
+            text("to_tsvector('simple', terms)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
         ).ddl_if(dialect="postgresql"),
         # An id is never used again: a model may still know it.
         {"sqlite_autoincrement": True},
@@ -124,7 +127,7 @@ for _statement in (
     event.listen(
         SQLModel.metadata.tables["memories"],
         "after_create",
-        DDL(_statement).execute_if(dialect="sqlite"),
+        DDL(_statement).execute_if(dialect="sqlite"),  # type: ignore[no-untyped-call]
     )
 
 

@@ -34,7 +34,7 @@ The seventeen promises, and where each is checked (`_check_database` is in this 
 9.  Limits hold at every moment: `row_invariants` and `event_replay` for windows; `budgets` for budgets.
 10. The intent is recorded before the effect; a call is unknown until a person or a check resolves it;
     a recorded result, also a final failure, is never sent again: `ledger`; `external_witness` for
-    what really happened.
+    what really happened; `agent_calls` for memories and tasks that agents write and start.
 11. An approval is decided at most once, by an allowed person, for what was shown, and is not carried
     over to another input: `approvals`.
 12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
@@ -60,6 +60,7 @@ from agent.store.db.database import Connection
 from agent.store.read import audit_reads, message_audit
 from agent.store.read.audit_rows import AuditRows
 from agent.tasks.checker import approvals, budgets, event_replay, ledger, open_tasks, row_invariants
+from agent.tasks.checker.agent_calls import check_agent_calls
 from agent.tasks.checker.conversations import check_conversations
 from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
@@ -203,5 +204,6 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
             f" and has committed transaction {tx_number}"
         )
     yield from check_triggers(connection)
+    yield from check_agent_calls(connection)
     yield from check_conversations(connection)
     yield from check_secrets(connection)

@@ -37,6 +37,21 @@ def test_a_loop_ends_with_the_models_answer() -> None:
     assert actions == ["model#1", "tool.add#2", "model#3", "tool#4", "tool#5", "model#6"]
 
 
+def test_the_order_of_tools_does_not_change_a_recorded_request() -> None:
+    """A worker that reads the definition from the database has the tools in another order."""
+
+    def act() -> str:
+        return "acted"
+
+    tool = {"python": callable_name(act), "approve": "never"}
+    made = trial([uses(("one", {})), "done"], {"one": tool, "another": tool})
+    assert run(made.attempt()) == Succeeded("done")
+    made.crash()
+    made.step.config["tools"] = dict(sorted(made.step.config["tools"].items()))
+    assert run(made.attempt()) == Succeeded("done")
+    assert len(made.journal.intents) == 3
+
+
 def test_a_later_attempt_repeats_nothing() -> None:
     """What is on record is taken from there, failures of tools included."""
     counted: Counter[str] = Counter()

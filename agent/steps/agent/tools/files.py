@@ -19,6 +19,7 @@ from agent.steps.agent.tool import (
     ToolRun,
     text_schema,
 )
+from agent.steps.agent.tools.private_files import PrivateFiles
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import FilesTool
 from agent.steps.types.errors import DefiniteFailure
@@ -29,8 +30,8 @@ _MAX_ENTRIES: Final = 1000
 _PATH: Final = "a path below the directory, such as notes/today.txt"
 
 
-FileFunction = Callable[[int, list[str], dict[str, Json]], Json]
-"""Takes the directory's descriptor, the names of the path, and the tool's arguments."""
+FileFunction = Callable[[int, list[str], dict[str, Json], PrivateFiles], Json]
+"""Takes the directory's descriptor, the names of the path, the tool's arguments, and what stays closed."""
 
 
 def make_tools(name: str, config: FilesTool) -> list[AgentTool]:
@@ -64,10 +65,11 @@ def _start(config: FilesTool, function: FileFunction) -> StartRun:
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         parts = parts_of(arguments["path"])
         root = _root(config.directory, context.attempt_input.task.source_path)
+        paths = context.services.limits.private_files
 
         def act() -> Json:
             with _errors(arguments["path"]), opened(root) as top:
-                return function(top, parts, arguments)
+                return function(top, parts, arguments, PrivateFiles(paths))
 
         return CoroutineRun(lambda _: asyncio.to_thread(act))
 
@@ -97,11 +99,15 @@ def _errors(path: str) -> Iterator[None]:
         raise _failure(path, reason_of(problem)) from None
 
 
-def _read(top: int, parts: list[str], _arguments: dict[str, Json]) -> Json:
-    return read_bytes(top, parts, _MAX_BYTES).decode("utf-8", "replace")
+def _read(top: int, parts: list[str], arguments: dict[str, Json], private: PrivateFiles) -> Json:
+    if not parts:
+        raise _failure(".", "it is a directory")
+    with opened_below(top, parts[:-1]) as parent:
+        _check_private(private, parent, parts[-1], arguments["path"])
+        return read_bytes(parent, parts[-1:], _MAX_BYTES).decode("utf-8", "replace")
 
 
-def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
+def _list(top: int, parts: list[str], _: dict[str, Json], __: PrivateFiles) -> Json:
     with opened_below(top, parts) as directory, os.scandir(directory) as entries:
         names = sorted(
             f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
@@ -113,13 +119,14 @@ def _list(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
     return "\n".join(shown) or "[empty]"
 
 
-def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
+def _write(top: int, parts: list[str], arguments: dict[str, Json], private: PrivateFiles) -> Json:
     content = arguments["text"].encode("utf-8", "replace")
     if not parts:
         raise _failure(".", "it is a directory")
     if len(content) > _MAX_BYTES:
         raise _failure(arguments["path"], f"the text is larger than {_MAX_BYTES} bytes")
     with opened_below(top, parts[:-1], makes_directories=True) as parent:
+        _check_private(private, parent, parts[-1], arguments["path"])
         with suppress(FileNotFoundError):
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode):
@@ -137,6 +144,11 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json]) -> Json:
                 os.unlink(temporary, dir_fd=parent)
             raise
     return f"{len(content)} bytes were written"
+
+
+def _check_private(private: PrivateFiles, parent: int, name: str, path: str) -> None:
+    if private.has(parent, name):
+        raise _failure(path, "it is a private file of the agent itself, which no tool opens")
 
 
 def _failure(path: str, reason: str) -> DefiniteFailure:

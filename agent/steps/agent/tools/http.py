@@ -23,6 +23,8 @@ def make_tool(name: str, config: HttpTool, *, is_effect: bool) -> AgentTool:
         url = arguments["url"]
         if not may_visit(url, config.urls):
             raise ToolRefusedError(f"{url} is not among the allowed addresses: {config.urls}")
+        if may_visit(url, list(context.services.limits.own_urls)):
+            raise ToolRefusedError(f"{url} is this agent's own API, which no tool of a model uses")
         if "json" in arguments and method in _READING:
             raise ToolRefusedError(f"{method} takes no body")
 
@@ -46,10 +48,11 @@ async def _send(
     from agent.steps.http.exchange import Exchange
 
     headers = context.secrets.resolve({"headers": config.headers}, context.secret_paths)["headers"]
+    own_urls = list(context.services.limits.own_urls)
     exchange = Exchange(
         context.services,
         is_effect=call.is_effect,
-        may_visit=lambda address: may_visit(address, config.urls),
+        may_visit=lambda url: may_visit(url, config.urls) and not may_visit(url, own_urls),
     )
     values = {"headers": headers, "json": arguments.get("json")}
     return await exchange.send(method, arguments["url"], values, set(config.headers))

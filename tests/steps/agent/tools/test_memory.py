@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from agent.core.redaction import everywhere
-from agent.core.state_machine import ApprovalStatus
+from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.steps.spec.agent_config import AgentConfig
-from agent.steps.types.outcome import Failed, Succeeded
+from agent.steps.types.outcome import Failed, StepError, Succeeded
 from agent.store.db.database import CommitUnknownError, Database
 from agent.store.db.dialect import Fault
 from agent.tool_services import memories
@@ -76,6 +76,20 @@ def test_a_repeated_call_finds_its_row(database: Database) -> None:
     assert run(made.attempt()) == Succeeded("done")
     assert answers(made)[-1] == before
     assert texts(database) == ["the code is 1234"]
+
+
+def test_a_call_keeps_its_key_after_a_failed_attempt(database: Database) -> None:
+    """A use that was interrupted by the attempt's timeout may have written its row all the same."""
+    made = memory_trial(database, [uses(("notes_remember", {"text": "kept"})), "done"])
+    run(made.attempt())
+    lose_result(made, "tool.notes_remember")
+    _, intent = made.journal.intents[-1]
+    error = StepError("failed", "code", "CancelledError")
+    made.journal.resolve_by_person(CallStatus.FAILED, error=error)
+    made.failures = 1
+    assert run(made.attempt()) == Succeeded("done")
+    assert made.journal.intents[-2][1].remote_key == intent.remote_key
+    assert texts(database) == ["kept"]
 
 
 def test_a_repeated_call_does_not_remember_what_was_forgotten(database: Database) -> None:

@@ -114,6 +114,8 @@ def _create_memories() -> None:
             "memories",
             [sa.text("to_tsvector('simple', terms)")],
             postgresql_using="gin",
+            # A pending list would be read by every search.
+            postgresql_with={"fastupdate": "off"},
         )
         return
     op.execute(

@@ -1,0 +1,39 @@
+"""Files that no tool of an agent may open: the agent's own tokens, database, audit log and configuration.
+
+A model that read the owner's token could answer approvals. A file is known by its directory and name, and
+by its inode: neither another path nor a hard link leads to it.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class PrivateFiles:
+    """The private files as they are now; some may not exist yet."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._names: set[tuple[int, int, str]] = set()
+        self._inodes: set[tuple[int, int]] = set()
+        for path in map(Path, paths):
+            try:
+                parent = path.parent.stat()
+            except OSError:
+                continue
+            self._names.add((parent.st_dev, parent.st_ino, path.name))
+            try:
+                found = path.stat()
+            except OSError:
+                continue
+            self._inodes.add((found.st_dev, found.st_ino))
+
+    def has(self, parent: int, name: str) -> bool:
+        """Whether a name in an open directory is a private file, or a link to one."""
+        directory = os.fstat(parent)
+        if (directory.st_dev, directory.st_ino, name) in self._names:
+            return True
+        try:
+            found = os.stat(name, dir_fd=parent)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) in self._inodes
