@@ -126,8 +126,8 @@ def _add_conversations(scenario: Scenario) -> None:
         scenario.graphs.append({**graph, "steps": [said, then]})
     for number in range(chance.randint(3, 6)):
         at = round(chance.uniform(0, 8), 3)
-        who, graph = chance.choice(["ada", "ada", "bob"]), f"talk{chance.randrange(2)}"
-        message = {"at": at, "graph": graph, "key": f"message-{number}", "chat": who}
+        who, talk = chance.choice(["ada", "ada", "bob"]), f"talk{chance.randrange(2)}"
+        message = {"at": at, "graph": talk, "key": f"message-{number}", "chat": who}
         scenario.submissions.append({**message, "by": "operator"})
     if chance.random() < 0.5:
         forget = {"at": round(chance.uniform(8, 28), 3), "do": "forget", "task": 0}
