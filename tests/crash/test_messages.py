@@ -59,9 +59,8 @@ class MessageStory(Story):
         )
         self.doubled = 0
 
-    def new_worker(self) -> Worker:
-        """Return a worker that sends through the stand-in."""
-        worker = super().new_worker()
+    def _worker(self) -> Worker:
+        worker = super()._worker()
         worker.services.messenger = ChannelMessenger(self.settings, self.database)
         return worker
 

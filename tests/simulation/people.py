@@ -15,6 +15,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause, state_commands
+from agent.tasks.operator.conversations import forget
 from agent.tasks.operator.operator import Operator
 from agent.tasks.state.pauses import PauseKind
 from tests.simulation.scenario import JsonObject
@@ -97,6 +98,8 @@ class People:
                     return operator.signal(task_id, "go", {"from": "a person"}).message
                 case "fork":
                     return self._fork(database, task_id)
+                case "forget":
+                    return forget(database, "terminal:ada")
                 case _:
                     return self._answer_some(database)
 

@@ -19,6 +19,7 @@ from agent.approvals import expiry
 from agent.config.models import ModelSettings
 from agent.config.settings import EngineSettings
 from agent.core import ids
+from agent.core.chat_origin import ChatOrigin
 from agent.models import echo
 from agent.models.registry import ModelRegistry, model_of
 from agent.steps.attempt.services import Limits
@@ -362,7 +363,9 @@ class _Machine:
         while True:
             graph = self.graphs[submission["graph"]]
             given = {"line": key or f"task {number}"} if "line" in graph.inputs else {}
-            asked = Submission(graph=graph, input=given, dedupe_key=key)
+            chat = submission.get("chat")
+            origin = None if chat is None else ChatOrigin("terminal", chat).dump()
+            asked = Submission(graph=graph, input=given, dedupe_key=key, chat_origin=origin)
             try:
                 task_id = await self._deliver(asked, submission["by"])
             except (StoreError, RefusedError) as error:
@@ -493,6 +496,12 @@ class _Machine:
     def _read_events(self) -> None:
         """Let the log in the database count for the digest, and be read at the trace's end."""
         with self.open(Process("reader")).connect("reader") as connection:
+            for conversation, number, role, _ in connection.query(
+                "SELECT conversation, number, role, content FROM conversation_turns"
+                " ORDER BY conversation, number"
+            ):
+                self.tell("said", f"{conversation} {number} {role}")
+                self.result.happened[f"said: {role}"] += 1
             for row in connection.query(
                 "SELECT e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at, e.data"
                 " FROM events AS e LEFT JOIN steps AS s ON s.id = e.step_id ORDER BY e.id"

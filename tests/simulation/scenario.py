@@ -13,7 +13,7 @@ from agent.workflows.graph import Graph
 from tests.simulation.agent_tools import NOTED, give_notes
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
 from tests.simulation.state_draws import draw_state, has_state
-from tests.simulation.trigger_draws import draw_triggers, has_triggers
+from tests.simulation.trigger_draws import draw_triggers, has_conversations, has_triggers
 
 HORIZON_SECONDS = 40.0
 """Operators act and faults strike in this time; then all is well and everything must end."""
@@ -21,6 +21,7 @@ HORIZON_SECONDS = 40.0
 JsonObject = dict[str, Any]
 
 _FUNCTIONS = "tests.simulation.functions"
+_QUICK = {"max_attempts": 6, "delay_seconds": 0.5}
 _CARRIED = sorted(CARRIED.keys() - {"firing", "state"})
 """What any run carries to the disk."""
 
@@ -87,6 +88,8 @@ def draw(seed: int) -> Scenario:
     if has_state(seed):
         draw_state(seed, graphs, scenario.operations)
         _add_commit_faults(scenario, "state", random.Random(f"state faults {seed}"))
+    if has_conversations(seed):
+        _add_conversations(scenario)
     return scenario
 
 
@@ -113,6 +116,31 @@ def _add_commit_faults(scenario: Scenario, carrying: str, chance: random.Random)
         number = _early(chance, 12)
         fault = {"kind": "commit", "carrying": carrying, "number": number, "way": way}
         scenario.faults.append(fault)
+
+
+def _add_conversations(scenario: Scenario) -> None:
+    """Let people talk to agents, some of whom ask before they act; now and then they want it forgotten."""
+    chance = random.Random(f"conversations {scenario.seed}")
+    for number in range(2):
+        config = {**_agent(chance), "conversation": "{{ trigger.conversation }}"}
+        script = config["goal"].split("```echo\n")[1].removesuffix("\n```")
+        # In the system prompt, so that no summary contains it.
+        config["system"] = f'```echo\n{{"^hello": {script}, "": ["they have talked"]}}\n```'
+        config["goal"] = "hello from {{ inputs.line }}, " + 40 * "and so on "
+        config["conversation_tokens"] = chance.choice([200, 100_000])
+        said = {"name": "said", "kind": "agent", "config": config, "retry": _QUICK}
+        then = {"name": "then", "depends_on": ["said"], "retry": _QUICK}
+        then |= _python("touch", {"plan": [chance.choice(["ok", "error"])], "seconds": 0.1})
+        graph = {"name": f"talk{number}", "inputs": {"line": {"type": "string"}}}
+        scenario.graphs.append({**graph, "steps": [said, then]})
+    for number in range(chance.randint(3, 6)):
+        at = round(chance.uniform(0, 8), 3)
+        who, talk = chance.choice(["ada", "ada", "bob"]), f"talk{chance.randrange(2)}"
+        message = {"at": at, "graph": talk, "key": f"message-{number}", "chat": who}
+        scenario.submissions.append({**message, "by": "operator"})
+    if chance.random() < 0.5:
+        forget = {"at": round(chance.uniform(8, 28), 3), "do": "forget", "task": 0}
+        scenario.operations.append(forget)
 
 
 def _vary(chance: random.Random, graphs: list[JsonObject]) -> None:

@@ -17,6 +17,11 @@ def has_triggers(seed: int) -> bool:
     return seed >= FIRST_SEED and seed % 4 == 0
 
 
+def has_conversations(seed: int) -> bool:
+    """Whether people talk to agents in the scenario of a seed."""
+    return seed >= FIRST_SEED and seed % 4 == 2
+
+
 def draw_triggers(seed: int) -> tuple[list[JsonObject], list[JsonObject], list[JsonObject]]:
     """Return workflows that start by themselves, what sources show, and what people do to triggers."""
     chance = random.Random(f"triggers {seed}")

@@ -67,3 +67,22 @@ def unpaired_entries(connection: Connection) -> Rows:
         " WHERE a.conversation = u.conversation AND a.number = u.number + 1"
         " AND a.role = 'assistant' AND a.step_id = u.step_id) ORDER BY u.conversation, u.number"
     )
+
+
+def missing_answers(connection: Connection) -> Rows:
+    """Return (task, step, conversation) of succeeded steps that loaded a conversation and appended nothing.
+
+    Conversations that were deleted once are left out.
+    """
+    request = "request ->> 'conversation'"
+    if connection.sql.name == "postgresql":
+        request = "CAST(request AS jsonb) ->> 'conversation'"
+    return connection.query(
+        "SELECT s.task_id, s.id, l.conversation FROM steps AS s JOIN (SELECT DISTINCT step_id,"
+        f" {request} AS conversation FROM tool_calls WHERE action = 'conversation#1')"
+        " AS l ON l.step_id = s.id"
+        " WHERE s.kind = 'agent' AND s.status = 'succeeded' AND s.claim_token > 0"
+        " AND NOT EXISTS (SELECT 1 FROM conversation_turns AS t WHERE t.step_id = s.id)"
+        " AND NOT EXISTS (SELECT 1 FROM conversations AS c"
+        " WHERE c.id = l.conversation AND c.forgotten_until > 0) ORDER BY s.id"
+    )

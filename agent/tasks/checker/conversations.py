@@ -27,5 +27,8 @@ def check_conversations(connection: Connection) -> Iterator[Violation]:
     for task_id, name, number, status in conversation_audit.unfounded_answers(connection):
         sentence = f"its step has appended entry {number} of conversation {name}"
         yield Violation(f"{sentence}, and is {status}, or was kept from another task", task_id)
+    for task_id, step_id, name in conversation_audit.missing_answers(connection):
+        sentence = f"step {step_id} has succeeded, and its answer is not in conversation {name}"
+        yield Violation(sentence, task_id)
     for name, number in conversation_audit.unpaired_entries(connection):
         yield Violation(f"entry {number} of conversation {name} is not followed by its answer")

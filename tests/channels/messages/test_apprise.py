@@ -12,8 +12,9 @@ import pytest
 
 from agent.channels.messages.messenger import ChannelMessenger
 from agent.config.settings import Settings
+from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
-from agent.steps.types.messages import Attachment, MessagePart, Recipient, Sending
+from agent.steps.types.messages import MessagePart, Recipient, Sending
 from agent.store.db.database import Database
 
 TO = Recipient("apprise", "env:ALERTS")
