@@ -9,8 +9,9 @@ from agent.core.waits import Signal
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
-from agent.store.engine import firing_rows, lineage, trigger_rows, workers
-from agent.store.read import views
+from agent.store.engine import conversation_rows, firing_rows, lineage, trigger_rows, workers
+from agent.store.engine.conversation_rows import NewEntry
+from agent.store.read import conversation_views, views
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
@@ -21,7 +22,7 @@ from tests.support.statements import record_statements
 ROWS = 20_000
 TABLES = (
     "tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs", "triggers",
-    "firings",
+    "firings", "conversations", "conversation_turns",
 )  # fmt: skip
 
 
@@ -121,6 +122,8 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
         if sql.lstrip().upper().startswith(("SELECT", "UPDATE", "INSERT", "WITH"))
         and any(table in sql for table in TABLES)
     }
+    # Steps without a conversation pay nothing for those of others.
+    assert not any("conversation" in sql for sql in asked)
     kinds = {sql.split()[0] for sql in explained}
     assert kinds >= {"SELECT", "UPDATE", "INSERT"} and len(explained) > 15
     problems = {sql: found for sql in explained if (found := scans(connection, sql, asked[sql]))}
@@ -154,6 +157,56 @@ def test_queries_of_people_and_recovery_use_indexes(database: Database) -> None:
     # The newest tasks are read from the end of the primary key, as far as the limit goes.
     allowed = {"SCAN tasks USING INDEX sqlite_autoindex_tasks_1", "SCAN t"}
     assert {line for found in problems.values() for line in found} <= allowed
+
+
+def fill_conversations(database: Database) -> None:
+    """Write many conversations, each with an exchange and a summary."""
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+        if database.is_sqlite
+        else f"WITH n(i) AS (SELECT generate_series(1, {ROWS}))"
+    )
+    turns = (
+        "conversation_turns (conversation, number, role, content, tokens, covers_until, created_at)"
+    )
+    inserts = [
+        "conversations (id, last_number, forgotten_until, created_at, updated_at)"
+        f" {numbers} SELECT 'c' || i, 3, 0, 1, i FROM n",
+        f"{turns} {numbers} SELECT 'c' || i, 1, 'user', 'x', 1, NULL, 1 FROM n",
+        f"{turns} {numbers} SELECT 'c' || i, 2, 'assistant', 'x', 1, NULL, 1 FROM n",
+        f"{turns} {numbers} SELECT 'c' || i, 3, 'summary', 'x', 1, 2, 1 FROM n",
+    ]
+    with database.connect("writer") as tx:
+        with tx.transaction():
+            for insert in inserts:
+                tx.execute(f"INSERT INTO {insert}")
+        if not database.is_sqlite:
+            tx.query("ANALYZE")
+
+
+def test_conversations_use_indexes(database: Database) -> None:
+    """Loading, appending, deleting and the question whose turn it is cost the same however many there are."""
+    database.clock = HandClock()
+    fill(database)
+    fill_conversations(database)
+    with database.connect("writer") as connection:
+        asked = record_statements(connection)
+        until = conversation_views.last_number(connection, "c7")
+        assert len(conversation_views.current_entries(connection, "c7", until)) == 1
+        assert conversation_views.earlier_tasks(connection, "c7", "t9") == []
+        conversation_views.entries(connection, "c7", 0, 10)
+        said = [NewEntry("c7", role, "x", "t1", "s1", 1) for role in ("user", "assistant")]
+        said.append(NewEntry("c7", "summary", "x", "t1", "s1", 1, 3))
+        with connection.transaction():
+            conversation_rows.append(connection, said, 5)
+        with connection.transaction():
+            assert conversation_rows.forget(connection, "c7") == 6
+        problems = {
+            sql: found
+            for sql, parameters in list(asked.items())
+            if (found := scans(connection, sql, parameters))
+        }
+    assert problems == {}
 
 
 def fill_triggers(database: Database) -> None:

@@ -187,7 +187,7 @@ class TestLoading:
             assert entries(engine) == [(1, "user", "hello"), (2, "assistant", "yes")]
 
     def test_a_later_attempt_sees_the_same_entries(self, start: Start, server: Provider) -> None:
-        """Words that come while a step waits for a person is not part of what it goes on with."""
+        """Words that come while a step waits for a person are no part of what it goes on with."""
         engine = start(models=catalog(server))
         said_before(engine.database, CHAT, ("one", "1"))
         server.decide = ask_first
