@@ -34,6 +34,8 @@ SUBSET = (
     "tests/triggers/test_watch_plan.py",
     "tests/triggers/test_sync.py",
     "tests/triggers/test_commands.py",
+    "tests/triggers/watchers/test_directory_watch.py",
+    "tests/triggers/watchers/test_path_listener.py",
     "tests/steps/attempt/test_calls.py",
     "tests/steps/attempt/test_unknown.py",
     "tests/steps/process/test_environment.py",
