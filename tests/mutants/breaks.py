@@ -821,7 +821,7 @@ MUTANTS: Final = (
     Mutant(
         "a replaced watch drops its changes",
         "a file that came while the directories changed waits for the next poll",
-        "agent/triggers/watchers/directory_watch.py",
+        "agent/triggers/watchers/open_watch.py",
         "                if changes:\n                    report(changes)\n"
         "                if self.stop.is_set():\n                    return\n",
         "                if self.stop.is_set():\n                    return\n"
