@@ -5,8 +5,8 @@ Schedules: `instants` computes their times (`cron`, `local_time`), `schedule_pla
 of due ones, `passes` finds them and `schedule_runner` fires them; `asked_runs` asks about missed ones.
 Watchers: `watchers` has one module a source, `watch_runner` polls, `watch_plan` decides what becomes of
 items, `watch_listeners` polls early. `run_builder` renders the inputs of both.
-People: `commands` (with `backfill`, `check`, `command_request`), `documents`, `schedule_remarks`,
-`health_checks`. `fate_check` finds instants without a fate.
+People: `commands` (`state_commands`, `run_commands` with `backfill`, `command_plan`; `command_request`
+reads them as people write them), `check`, `documents`, `schedule_remarks`, `health_checks`. `fate_check` finds instants without a fate.
 
 What a firing does to the database, in the worker's commit or in a transaction of its own, is
 `agent.tasks.rules.firing`. It may import approvals and everything below. Entry points:

@@ -58,7 +58,7 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
 
 
 def _polled_only(rows: list[TriggerRow], *, is_running: bool) -> Iterator[str]:
-    """Yield why watchers are only polled that could be told of changes, one line a reason."""
+    """Yield why watchers are only polled whose source reports changes, one line a reason."""
     active = [row for row in rows if row.kind == WATCH and row.status == TriggerStatus.ACTIVE]
     by_reason: dict[str, list[str]] = {}
     for row in active:

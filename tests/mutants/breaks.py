@@ -1230,4 +1230,34 @@ MUTANTS: Final = (
         "return {(scope, name) for scope, name, is_locked in locked if is_locked}, rows",
         "return set(ordered), rows",
     ),
+    Mutant(
+        "a repeated request skips again",
+        "a message that a chat delivers twice skips two instants",
+        "agent/triggers/run_commands.py",
+        "done = firing_rows.by_request(connection, row.id, request_key)",
+        "done = None",
+    ),
+    Mutant(
+        "an instant with refused inputs is blocked for ever",
+        "no backfill can start it once its inputs are mended",
+        "agent/triggers/schedule_plan.py",
+        "_mark(nominal, nominal, 1, FiringStatus.SKIPPED, reason)",
+        "Mark(instant_key(nominal), FiringStatus.SKIPPED, reason, nominal)",
+    ),
+    Mutant(
+        "a replaced watch drops its changes",
+        "a file that came while the directories changed waits for the next poll",
+        "agent/triggers/watchers/open_watch.py",
+        "                if changes:\n                    report(changes)\n"
+        "                if self.stop.is_set():\n                    return\n",
+        "                if self.stop.is_set():\n                    return\n"
+        "                if changes:\n                    report(changes)\n",
+    ),
+    Mutant(
+        "a deleted directory stays listed as watched",
+        "a directory that was made again under its name and inode is never listened to",
+        "agent/triggers/watchers/path_listener.py",
+        "while now == listed and not member.is_lost:",
+        "while now == listed:",
+    ),
 )

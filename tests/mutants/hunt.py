@@ -42,6 +42,8 @@ SUBSET = (
     "tests/steps/agent/tools/test_memory.py",
     "tests/tool_services/test_engine_control.py",
     "tests/approvals/test_models_cannot_answer.py",
+    "tests/triggers/watchers/test_directory_watch.py",
+    "tests/triggers/watchers/test_path_listener.py",
     "tests/steps/attempt/test_calls.py",
     "tests/steps/attempt/test_unknown.py",
     "tests/steps/kinds/test_mail.py",

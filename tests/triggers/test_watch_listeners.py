@@ -15,7 +15,7 @@ from agent.triggers import watch_listeners
 from agent.triggers.health_checks import trigger_checks
 from agent.triggers.watch_listeners import WatchListeners
 from agent.triggers.watch_runner import WatchRunner
-from agent.triggers.watchers import directory_watch
+from agent.triggers.watchers import open_watch
 from tests.support.recorded_triggers import StillClock, record_workflow, trigger_row
 
 WATCHED = """\
@@ -81,14 +81,14 @@ def test_a_refusal_is_recorded_and_taken_back(
     before = trigger_row(listened, "inbox:one").version
 
     def refuse(_wanted: dict[str, int]) -> None:
-        raise directory_watch.WatchRefusedError("no more directories")
+        raise open_watch.WatchRefusedError("no more directories")
 
     def reasons() -> list[str | None]:
         return [trigger_row(listened, f"inbox:{name}").not_listening for name in ("one", "two")]
 
     async def refused() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(directory_watch, "_open_most", refuse)
+            patch.setattr(open_watch, "open_most", refuse)
             async with listening(listened):
                 await until(lambda: None not in reasons())
 

@@ -2,7 +2,7 @@
 
 - `starting`: an item for each occurrence, `before` its start. A poll asks for the next one in time
   (`next_seconds`). What started in the last day while no poll ran is an item too, older starts are
-  not. An occurrence that moves to another time is an item again; a cancelled one is none.
+  not: of an event that is added later, only what started in the last hour. An occurrence that moves to another time is an item again; a cancelled one is none.
 - `created` and `changed`: the cursor has a version of each event, made of what people see of it. A
   change is numbered, so that a change back is one too. These kinds read the whole calendar; `starting`
   alone asks a CalDAV server for the next weeks only.
@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 _ICS: Final = "ics"
 """Where a cursor keeps the address of a calendar: there is none, the address is a file's."""
+_ADDED_LATE_SECONDS: Final = 3_600.0
+"""An event that people add this long after its start still counts: they round times."""
 _MOST_EVENTS: Final = 20_000
 """The cursor has an entry for each."""
 
@@ -62,7 +64,7 @@ class CalendarSource:
             reason = "the watcher reads another calendar now"
         known: dict[str, Json] = {} if cursor is None or reason is not None else cursor
         now_us = context.clock.now()
-        where, found = await self._read(known.get("calendar"), now_us, context)
+        where, found = await self._read(known, now_us, context)
         items = [Item(bounded_key(each["key"]), each["data"]) for each in found["starting"]]
         versions: dict[str, str] | None = None
         if self._reads_versions:
@@ -77,6 +79,7 @@ class CalendarSource:
             "definition": self._definition,
             "calendar": where,
             "versions": versions,
+            "polled_us": now_us,
         }
         return Poll(
             [Item(item.key, redact_value(item.data)) for item in items],
@@ -101,9 +104,11 @@ class CalendarSource:
         return "created" in self._kinds or "changed" in self._kinds
 
     async def _read(
-        self, where: str | None, now_us: int, context: PollContext
+        self, known: dict[str, Json], now_us: int, context: PollContext
     ) -> tuple[str, dict[str, Json]]:
         """Return where the calendar is, and what it contains."""
+        where: str | None = known.get("calendar")
+        late_seconds = _late_seconds(known.get("polled_us"), now_us)
         client = CalendarClient(self._keys, context)
         if where is None:
             where = await self._find(client, context)
@@ -116,7 +121,7 @@ class CalendarSource:
                 where = await find_calendar(client, self._keys, context) or where
                 response = await client.events(where, self._span(now_us))
         check_status(response, 200 if where == _ICS else 207)
-        return where, await self._parse(response, where, now_us, context)
+        return where, await self._parse(response, where, now_us, late_seconds, context)
 
     async def _find(self, client: CalendarClient, context: PollContext) -> str:
         if self._keys["url"].partition("?")[0].lower().endswith(".ics"):
@@ -132,11 +137,17 @@ class CalendarSource:
         return now - early, now + timedelta(seconds=self._before_seconds + AHEAD_SECONDS)
 
     async def _parse(
-        self, response: Response, where: str, now_us: int, context: PollContext
+        self,
+        response: Response,
+        where: str,
+        now_us: int,
+        late_seconds: float,
+        context: PollContext,
     ) -> dict[str, Json]:
         options = {
             "format": "ics" if where == _ICS else "multistatus",
             "now_us": now_us,
+            "late_seconds": late_seconds,
             "before_seconds": self._before_seconds,
             "timezone": self._keys.get("timezone"),
             "kinds": self._kinds,
@@ -179,6 +190,13 @@ class CalendarSource:
     def _add(self, items: list[Item], kind: str, key: str, event: dict[str, Json]) -> None:
         if kind in self._kinds:
             items.append(Item(bounded_key(key), {**event["data"], "kind": kind}))
+
+
+def _late_seconds(polled_us: int | None, now_us: int) -> float:
+    """Return how long ago an event may have started, by when the last poll was."""
+    if polled_us is None:
+        return LATE_SECONDS
+    return min(LATE_SECONDS, max(_ADDED_LATE_SECONDS, (now_us - polled_us) / SECOND + 60.0))
 
 
 def _seconds_until(due_us: int | None, now_us: int) -> float | None:

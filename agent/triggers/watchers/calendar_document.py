@@ -59,7 +59,7 @@ def parse(body: bytes, options: dict[str, Any]) -> dict[str, Any]:
     """Return `starting` (due events), `next_us` (when the next is due), `events` and `unreadable`.
 
     `options`: `format` (`ics`, or `multistatus` for the answer to a CalDAV query), `now_us`,
-    `before_seconds`, `timezone`, `kinds` and `most_items`.
+    `late_seconds` (how long ago an event that is due may have started), `before_seconds`, `timezone`, `kinds` and `most_items`.
     """
     if options["format"] == "multistatus":
         from agent.triggers.watchers.caldav_document import calendar_texts
@@ -82,6 +82,7 @@ class _Reader:
     def __init__(self, options: dict[str, Any]) -> None:
         self._now_us: int = options["now_us"]
         self._before_us = int(options["before_seconds"] * SECOND)
+        self._late_us = int(options.get("late_seconds", LATE_SECONDS) * SECOND)
         self._kinds: list[str] = options["kinds"]
         self._most_items: int = options["most_items"]
         zone = options["timezone"]
@@ -143,7 +144,7 @@ class _Reader:
             due_us = start_us - self._before_us
             if due_us > self._now_us:
                 self._next_us = due_us if self._next_us is None else min(self._next_us, due_us)
-            elif start_us >= self._now_us - LATE_SECONDS * SECOND:
+            elif start_us >= self._now_us - self._late_us:
                 data = self._data(uid, occurrence, "starting")
                 key = f"starting:{uid}:{data['recurrence_id'] or ''}:{_in_utc(start_us)}"
                 if not is_recurring:

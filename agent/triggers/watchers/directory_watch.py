@@ -5,32 +5,28 @@ thousand times a second, and Linux allows a user 128 (`fs.inotify.max_user_insta
 share one. The library cannot add a directory to a watch: when the directories change, a new watch is
 opened before the old one is closed, and no change between the two is missed.
 
-The system may refuse to watch so many directories. Then those of the first listeners are watched, the
-others get `WatchRefusedError`, and the system is asked again after a while.
+The system limits how many directories a user may watch. Beyond the limit, listeners that came later get
+`WatchRefusedError`, and the system is asked again after a while. `open_watch` is the library's part.
 """
 
 import asyncio
 import contextlib
-import os
-import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from agent.core.thread_bridge import UnboundedThreads
+from agent.triggers.watchers import open_watch
+from agent.triggers.watchers.open_watch import Changes, OpenWatch, WatchRefusedError
 
 log = structlog.get_logger(__name__)
 
 Concerns = Callable[[Any, str], bool]
 """Whether a change of a path concerns a listener: called with the library's change and the path."""
-Changes = set[tuple[Any, str]]
 
-_STEP_MS: Final = 200
-"""How often the library's thread checks for changes, and whether to stop."""
 _SETTLE_SECONDS: Final = 0.1
 """Listeners that begin within this time share one new watch."""
 _SECONDS_PER_DIRECTORY: Final = 0.0005
@@ -41,11 +37,6 @@ _REFUSED_SECONDS: Final = 300.0
 """How long a refusal of the system holds; afterwards it is asked again."""
 _COMPARE_SECONDS: Final = 300.0
 """How often directories are compared with what is watched: some ways to replace them send no notice."""
-_MOST_TRIES: Final = 3
-
-
-class WatchRefusedError(OSError):
-    """The system does not watch the directories of a listener; polling finds its changes."""
 
 
 @dataclass(eq=False)
@@ -71,7 +62,7 @@ class DirectoryWatch:
         self._members: dict[Member, None] = {}
         self._has_changed = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._current: _OpenWatch | None = None
+        self._current: OpenWatch | None = None
         self._routes: dict[str, list[Member]] = {}
         """The listeners of each directory; replaced as a whole, since another thread reads it."""
         self._refused: tuple[float, str] | None = None
@@ -137,7 +128,7 @@ class DirectoryWatch:
             path: inode
             for member in self._members
             for path, inode in member.directories.items()
-            if _is_unicode(path)
+            if open_watch.is_unicode(path)
         }
         if self._refused is not None and time.monotonic() - self._refused[0] >= _REFUSED_SECONDS:
             self._refused = None
@@ -159,7 +150,7 @@ class DirectoryWatch:
         self._routes = routes
 
     async def _open(self, wanted: dict[str, int]) -> None:
-        opening = self._threads.start(lambda: _open_most(wanted))
+        opening = self._threads.start(lambda: open_watch.open_most(wanted))
         done, _ = await asyncio.wait({opening}, timeout=_OPEN_SECONDS)
         if not done:
             opening.add_done_callback(_close_late)
@@ -204,7 +195,7 @@ class DirectoryWatch:
             missing = [
                 path
                 for path, inode in member.directories.items()
-                if _is_unicode(path) and watched.get(path) != inode
+                if open_watch.is_unicode(path) and watched.get(path) != inode
             ]
             if not missing:
                 answer.set_result(None)
@@ -230,7 +221,9 @@ class DirectoryWatch:
         if self._current is None:
             return
         known = dict(self._current.directories)
-        comparing = self._threads.start(lambda: {p for p, i in known.items() if _inode(p) != i})
+        comparing = self._threads.start(
+            lambda: {p for p, i in known.items() if open_watch.inode_of(p) != i}
+        )
         done, _ = await asyncio.wait({comparing}, timeout=_OPEN_SECONDS)
         if done:
             replaced = comparing.result()
@@ -242,109 +235,7 @@ class DirectoryWatch:
             self._current = None
 
 
-@dataclass(eq=False)
-class _OpenWatch:
-    """A watch of the library that is in force; changes are collected until `run` reports them."""
-
-    directories: dict[str, int]
-    changes: Generator[Changes, None, None]
-    first: Changes
-    stop: threading.Event
-
-    @classmethod
-    def open(cls, directories: dict[str, int]) -> "_OpenWatch":
-        import watchfiles
-
-        changes = watchfiles.watch(
-            *directories,
-            watch_filter=None,
-            debounce=5 * _STEP_MS,
-            step=_STEP_MS,
-            # The generator opens the watch when it is first asked for changes: it must answer soon.
-            # It gets no event to stop: then it would drop what it has collected.
-            rust_timeout=_STEP_MS,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-            force_polling=False,
-            recursive=False,
-            # Else the library would hide every error of the system, its limits too.
-            ignore_permission_denied=False,
-        )
-        return cls(directories, changes, next(changes, set()), threading.Event())
-
-    def run(self, report: Callable[[Changes], None]) -> None:
-        """Report changes until stopped; this runs in a thread of its own."""
-        with contextlib.closing(self.changes), contextlib.suppress(RuntimeError):
-            # The event loop may be closed meanwhile: a `RuntimeError`. Nothing listens any more.
-            if self.first:
-                report(self.first)
-            for changes in self.changes:
-                if changes:
-                    report(changes)
-                if self.stop.is_set():
-                    return
-
-
-def _open_most(wanted: dict[str, int]) -> tuple[_OpenWatch, str | None]:
-    """Open a watch of all directories, or of as many as the system allows; and why not of all."""
-    for _ in range(_MOST_TRIES):
-        try:
-            return _OpenWatch.open(wanted), None
-        except (FileNotFoundError, PermissionError):
-            # One was removed, or closed to this user, before it could be watched.
-            wanted = {path: inode for path, inode in wanted.items() if _is_readable(path, inode)}
-        except (OSError, RuntimeError) as problem:
-            refusal = _refusal(problem)
-            break
-    else:
-        raise FileNotFoundError("directories are removed faster than they can be watched")
-    paths = list(wanted)
-    opened: _OpenWatch | None = None
-    most, refused = 0, len(paths)
-    while refused - most > 1:
-        count = (most + refused) // 2
-        try:
-            watch = _OpenWatch.open({path: wanted[path] for path in paths[:count]})
-        except (OSError, RuntimeError):
-            refused = count
-            continue
-        if opened is not None:
-            opened.changes.close()
-        most, opened = count, watch
-    if opened is None:
-        raise WatchRefusedError(refusal)
-    return opened, refusal
-
-
-def _refusal(problem: Exception) -> str:
-    """Return for a person why the system refuses."""
-    return (
-        f"the system does not watch so many directories ({problem}); on Linux,"
-        " fs.inotify.max_user_watches and fs.inotify.max_user_instances limit them"
-    )
-
-
-def _close_late(opening: "asyncio.Future[tuple[_OpenWatch, str | None]]") -> None:
+def _close_late(opening: "asyncio.Future[tuple[OpenWatch, str | None]]") -> None:
     """Close a watch that was opened after the listeners gave up."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].changes.close()
-
-
-def _inode(path: str) -> int | None:
-    try:
-        return Path(path).stat().st_ino
-    except OSError:
-        return None
-
-
-def _is_readable(path: str, inode: int) -> bool:
-    return _inode(path) == inode and os.access(path, os.R_OK)
-
-
-def _is_unicode(name: str) -> bool:
-    """Whether the library can take a name; files in other directories are found by polling."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

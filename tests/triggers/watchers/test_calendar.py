@@ -179,6 +179,29 @@ def test_events_are_created_and_changed() -> None:
     tell(story)
 
 
+def test_an_event_that_is_added_after_its_start_counts_for_an_hour() -> None:
+    """A series that began last week starts no task for yesterday; after an outage, yesterday counts."""
+
+    async def story(context: PollContext, clock: FixedClock) -> None:
+        async with serving() as server:
+            server.routes["/a.ics"] = as_calendar(event("old", "20260301T100000Z"))
+            keys = keys_of(server.url("/a.ics"))
+            first = await poll(keys, context)
+            daily = event("daily", "20260304T100500Z", "RRULE:FREQ=DAILY")
+            server.routes["/a.ics"] = as_calendar(daily, event("late", "20260310T093000Z"))
+            clock.set_to_time("2026-03-10T10:04")
+            later = await poll(keys, context, first.cursor)
+            assert shown(later) == [("starting", "late")]
+            clock.set_to_time("2026-03-11T11:00")
+            resumed = await poll(keys, context, later.cursor)
+            assert [item.data["start"][:10] for item in resumed.items] == ["2026-03-11"]
+            clock.set_to_time("2026-03-12T10:00")
+            resumed = await poll(keys, context, later.cursor)
+            assert [item.data["start"][:10] for item in resumed.items] == ["2026-03-11"]
+
+    tell(story)
+
+
 def test_a_kind_that_is_added_begins_with_what_is_there() -> None:
     """An edited definition with the same `id` does not start tasks for all events of a calendar."""
 

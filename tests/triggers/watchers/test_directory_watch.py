@@ -12,12 +12,8 @@ import pytest
 
 from agent.core.thread_bridge import UnboundedThreads
 from agent.triggers.watchers import directory_watch
-from agent.triggers.watchers.directory_watch import (
-    DirectoryWatch,
-    Member,
-    WatchRefusedError,
-    _OpenWatch,
-)
+from agent.triggers.watchers.directory_watch import DirectoryWatch, Member
+from agent.triggers.watchers.open_watch import OpenWatch, WatchRefusedError
 
 PATIENCE = 20.0
 
@@ -36,7 +32,7 @@ def threads() -> int:
     """Return how many threads wait for changes."""
     stacks = map(traceback.extract_stack, sys._current_frames().values())
     return sum(
-        any(frame.name == "run" and "directory_watch" in frame.filename for frame in stack)
+        any(frame.name == "run" and "open_watch" in frame.filename for frame in stack)
         for stack in stacks
     )
 
@@ -59,14 +55,14 @@ async def noticed(event: asyncio.Event) -> None:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Return the number of directories of each watch that is opened."""
     sizes: list[int] = []
-    open_watch = _OpenWatch.open.__func__  # type: ignore[attr-defined]
+    open_watch = OpenWatch.open.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[_OpenWatch], directories: dict[str, int]) -> _OpenWatch:
-        watch: _OpenWatch = open_watch(cls, directories)
+    def counted(cls: type[OpenWatch], directories: dict[str, int]) -> OpenWatch:
+        watch: OpenWatch = open_watch(cls, directories)
         sizes.append(len(directories))
         return watch
 
-    monkeypatch.setattr(_OpenWatch, "open", classmethod(counted))
+    monkeypatch.setattr(OpenWatch, "open", classmethod(counted))
     yield sizes
 
 
@@ -152,21 +148,21 @@ def test_a_directory_that_is_gone_is_reported_and_the_others_are_watched(tmp_pat
 
 
 class LimitedSystem:
-    """A system that watches at most so many directories."""
+    """A system that watches a limited number of directories."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
         self.most = most
         self.tries = 0
-        open_watch = _OpenWatch.open.__func__  # type: ignore[attr-defined]
+        open_watch = OpenWatch.open.__func__  # type: ignore[attr-defined]
 
-        def limited(cls: type[_OpenWatch], directories: dict[str, int]) -> _OpenWatch:
+        def limited(cls: type[OpenWatch], directories: dict[str, int]) -> OpenWatch:
             self.tries += 1
             if len(directories) > self.most:
                 raise OSError("OS file watch limit reached.")
-            watch: _OpenWatch = open_watch(cls, directories)
+            watch: OpenWatch = open_watch(cls, directories)
             return watch
 
-        monkeypatch.setattr(_OpenWatch, "open", classmethod(limited))
+        monkeypatch.setattr(OpenWatch, "open", classmethod(limited))
 
 
 def test_what_the_system_refuses_is_named_and_the_first_listeners_are_served(

@@ -158,7 +158,7 @@ def test_cancellation_stops_at_once_and_leaves_no_thread(tmp_path: Path) -> None
 
     def watchers() -> int:
         stacks = map(traceback.extract_stack, sys._current_frames().values())
-        return sum(any("directory_watch" in frame.filename for frame in stack) for stack in stacks)
+        return sum(any("open_watch" in frame.filename for frame in stack) for stack in stacks)
 
     async def story() -> float:
         listening = Listening(tmp_path)
