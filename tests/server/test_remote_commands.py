@@ -363,3 +363,19 @@ def test_watch_follows_a_task_to_its_end(there: Command, running: Running) -> No
     with running.client() as client:
         wait_for(lambda: client.post(f"/api/v1/tasks/{task_id}/signals/go", json=1).is_success)
     assert there("watch", task_id, "--json").json["status"] == "succeeded"
+
+
+def test_state_of_a_remote_agent(there: Command, here: Command) -> None:
+    """Values are set, listed, shown and deleted as on the agent's own machine."""
+    there("state", "set", "remote_rate", "1.5", "--shared")
+    listed = there("state", "--shared", "--json").json
+    assert [each["value"] for each in listed if each["name"] == "remote_rate"] == [1.5]
+    assert listed == here("state", "--shared", "--json").json
+    refused = there("state", "set", "remote_rate", "2", "--if-version", "7", code=3)
+    assert "is at version 1" in refused.err
+    shown = there("state", "show", "remote_rate", "--json").json
+    assert shown == here("state", "show", "remote_rate", "--json").json
+    assert shown["written_by"].startswith("api:")
+    there("state", "delete", "remote_rate")
+    assert there("state", "show", "remote_rate", "--shared", "--json").json["deleted"]
+    there("state", "delete", "remote_rate", "--shared", code=3)
