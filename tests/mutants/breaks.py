@@ -1106,65 +1106,6 @@ MUTANTS: Final = (
         "in config.tools.items():",
     ),
     Mutant(
-        "an exchange is appended before its step is settled",
-        "what an attempt said stays although its outcome was never recorded",
-        "agent/tasks/rules/settlement.py",
-        "    step = locked.steps.get((claim.index, claim.parallel_index))\n    if step is None",
-        '    if getattr(outcome, "exchange", None) is not None:\n'
-        "        locked.exchanges.append((claim.step_id, outcome.exchange))\n"
-        '        outcome = __import__("dataclasses").replace(outcome, exchange=None)\n'
-        "    step = locked.steps.get((claim.index, claim.parallel_index))\n    if step is None",
-    ),
-    Mutant(
-        "a kept step appends its answer again",
-        "a retry repeats in the conversation what the earlier task said",
-        "agent/tasks/rules/carry_over.py",
-        "    new.add(step)\n    new.emit(",
-        "    new.add(step)\n"
-        "    from agent.steps.types.conversation import Exchange\n\n    if old_step.output:\n"
-        '        said = Exchange("telegram:1", "again", 1, old_step.output, 1)\n'
-        "        new.exchanges.append((step.id, said))\n    new.emit(",
-    ),
-    Mutant(
-        "a summary replaces the entries that it covers",
-        "what was said is lost, and the summary cannot be checked",
-        "agent/store/engine/conversation_rows.py",
-        "        tx.defer(_count_summaries(tx.sql), rows=",
-        "        tx.defer(\n"
-        "            \"DELETE FROM conversation_turns WHERE role <> 'summary' AND number <=\"\n"
-        '            " (SELECT max(s.covers_until) FROM conversation_turns AS s)"\n        )\n'
-        "        tx.defer(_count_summaries(tx.sql), rows=",
-    ),
-    Mutant(
-        "a summary of deleted entries is kept",
-        "what a person had deleted comes back",
-        "agent/store/engine/conversation_rows.py",
-        "r.covers_until > c.forgotten_until AND NOT EXISTS",
-        "r.covers_until > 0 AND NOT EXISTS",
-    ),
-    Mutant(
-        "a later attempt loads the conversation again",
-        "a step goes on with messages that its earlier turns did not know",
-        "agent/steps/agent/conversation.py",
-        'entries = await rows.entries(name, loaded["until"])',
-        "entries = await rows.entries(name, await rows.last_number(name))\n"
-        '    loaded["entries"] = len(entries)',
-    ),
-    Mutant(
-        "messages of a chat are answered out of order",
-        "an answer does not know the message before it",
-        "agent/store/read/conversation_views.py",
-        "AND t.id < :id AND EXISTS",
-        "AND t.id < '' AND t.id < :id AND EXISTS",
-    ),
-    Mutant(
-        "a task that waits for a person blocks its chat",
-        "one open question silences the assistant",
-        "agent/tasks/read_models/conversations.py",
-        "if not person_waits.waits_on_person(document):",
-        "if document:",
-    ),
-    Mutant(
         "a change of state is overwritten",
         "of two steps that count up one value, one is lost",
         "agent/tasks/rules/state_writes.py",

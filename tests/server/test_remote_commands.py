@@ -389,3 +389,19 @@ def test_conversations_of_a_remote_agent(running: Running, there: Command) -> No
     forgotten = there("conversations", "forget", "terminal:ada", "--yes")
     assert "deleted 2 entries" in forgotten.out
     there("conversations", "show", "terminal:ada", code=3)
+
+
+def test_state_of_a_remote_agent(there: Command, here: Command) -> None:
+    """Values are set, listed, shown and deleted as on the agent's own machine."""
+    there("state", "set", "remote_rate", "1.5", "--shared")
+    listed = there("state", "--shared", "--json").json
+    assert [each["value"] for each in listed if each["name"] == "remote_rate"] == [1.5]
+    assert listed == here("state", "--shared", "--json").json
+    refused = there("state", "set", "remote_rate", "2", "--if-version", "7", code=3)
+    assert "is at version 1" in refused.err
+    shown = there("state", "show", "remote_rate", "--json").json
+    assert shown == here("state", "show", "remote_rate", "--json").json
+    assert shown["written_by"].startswith("api:")
+    there("state", "delete", "remote_rate")
+    assert there("state", "show", "remote_rate", "--shared", "--json").json["deleted"]
+    there("state", "delete", "remote_rate", "--shared", code=3)
