@@ -72,7 +72,7 @@ mutants: .venv/for-tests ## break the engine on purpose, one way at a time; ever
 
 # Each file by its hash, for every platform and every Python that we support. It names no registry.
 constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
-	@$(BIN)/uv pip compile -q pyproject.toml --extra slack --extra artifacts --extra watch --universal --upgrade \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --universal --upgrade \
 		--python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make constraints" -o constraints.txt
 
