@@ -63,6 +63,8 @@ class DirectoryWatch:
         self._has_changed = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._current: OpenWatch | None = None
+        self._reading: asyncio.Future[None] | None = None
+        """Done when the thread of the last watch has ended."""
         self._routes: dict[str, list[Member]] = {}
         """The listeners of each directory; replaced as a whole, since another thread reads it."""
         self._refused: tuple[float, str] | None = None
@@ -150,12 +152,21 @@ class DirectoryWatch:
         self._routes = routes
 
     async def _open(self, wanted: dict[str, int]) -> None:
-        opening = self._threads.start(lambda: open_watch.open_most(wanted))
-        done, _ = await asyncio.wait({opening}, timeout=_OPEN_SECONDS)
-        if not done:
-            opening.add_done_callback(_close_late)
-            raise WatchRefusedError("a file system does not respond")
-        opened, refusal = opening.result()
+        try:
+            opened, refusal = await self._try(wanted)
+        except WatchRefusedError as error:
+            if self._current is None:
+                raise
+            opened, refusal = None, str(error)
+        if refusal is not None and self._current is not None:
+            # The watch in force counts towards the limit: without it there may be room. What changes
+            # meanwhile is not reported, so every listener is notified.
+            if opened is not None:
+                opened.changes.close()
+            await self._end_current()
+            opened, refusal = await self._try(wanted)
+            self._notify(list(self._members))
+        assert opened is not None
         self._refused = None if refusal is None else (time.monotonic(), refusal)
         if refusal is not None:
             count = len(opened.directories)
@@ -171,8 +182,22 @@ class DirectoryWatch:
                 deleted = {path for change, path in changes if change.name == "deleted"}
                 loop.call_soon_threadsafe(self._notify, notified, deleted)
 
-        self._threads.start(lambda: opened.run(report))
         self._current = opened
+        self._reading = self._threads.start(lambda: opened.run(report))
+
+    async def _try(self, wanted: dict[str, int]) -> tuple[OpenWatch, str | None]:
+        opening = self._threads.start(lambda: open_watch.open_most(wanted))
+        done, _ = await asyncio.wait({opening}, timeout=_OPEN_SECONDS)
+        if not done:
+            opening.add_done_callback(_close_late)
+            raise WatchRefusedError("a file system does not respond")
+        return opening.result()
+
+    async def _end_current(self) -> None:
+        """Close the watch in force, and wait until the system knows it."""
+        self._close_current()
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=_OPEN_SECONDS)
 
     def _concerned(self, changes: Changes) -> set[Member]:
         """Return the listeners that changes concern; called in the library's thread."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,22 +78,41 @@ def open_most(wanted: dict[str, int]) -> tuple[OpenWatch, str | None]:
             break
     else:
         raise FileNotFoundError("directories are removed faster than they can be watched")
-    paths = list(wanted)
-    opened: OpenWatch | None = None
-    most, refused = 0, len(paths)
-    while refused - most > 1:
-        count = (most + refused) // 2
-        try:
-            watch = OpenWatch.open({path: wanted[path] for path in paths[:count]})
-        except (OSError, RuntimeError):
-            refused = count
-            continue
-        if opened is not None:
-            opened.changes.close()
-        most, opened = count, watch
+    opened = _open_part(wanted)
     if opened is None:
         raise WatchRefusedError(refusal)
     return opened, refusal
+
+
+def _open_part(wanted: dict[str, int]) -> OpenWatch | None:
+    """Open a watch of the first directories, as many as the system allows; None if it allows none."""
+    paths = list(wanted)
+    most, refused = 0, len(paths)
+    while refused - most > 1:
+        count = (most + refused) // 2
+        watch = _open_again({path: wanted[path] for path in paths[:count]})
+        if watch is None:
+            refused = count
+        else:
+            # It would count towards the limit of the next try.
+            watch.changes.close()
+            most = count
+    while most > 0:
+        watch = _open_again({path: wanted[path] for path in paths[:most]})
+        if watch is not None:
+            return watch
+        most //= 2
+    return None
+
+
+def _open_again(directories: dict[str, int]) -> OpenWatch | None:
+    """Open a watch after another one was closed, which the library does in a thread of its own."""
+    for _ in range(_MOST_TRIES):
+        try:
+            return OpenWatch.open(directories)
+        except (OSError, RuntimeError):
+            time.sleep(_STEP_MS / 1000)
+    return None
 
 
 def _refusal(problem: Exception) -> str:

@@ -1,6 +1,7 @@
 """The watch that all `path` watchers share: one thread, whatever comes, goes or is refused."""
 
 import asyncio
+import inspect
 import sys
 import threading
 import traceback
@@ -155,11 +156,20 @@ class LimitedSystem:
         self.tries = 0
         open_watch = OpenWatch.open.__func__  # type: ignore[attr-defined]
 
+        self.opened: list[OpenWatch] = []
+
         def limited(cls: type[OpenWatch], directories: dict[str, int]) -> OpenWatch:
             self.tries += 1
-            if len(directories) > self.most:
+            # As the system does: what is open counts, also that of the watch which is replaced.
+            in_use = [
+                each
+                for each in self.opened
+                if inspect.getgeneratorstate(each.changes) != inspect.GEN_CLOSED
+            ]
+            if len(directories) + sum(len(each.directories) for each in in_use) > self.most:
                 raise OSError("OS file watch limit reached.")
             watch: OpenWatch = open_watch(cls, directories)
+            self.opened.append(watch)
             return watch
 
         monkeypatch.setattr(OpenWatch, "open", classmethod(limited))
@@ -194,7 +204,7 @@ def test_what_the_system_refuses_is_named_and_the_first_listeners_are_served(
         tries = system.tries
         assert await watch(shared, *pairs[5]) == answers[4]
         assert system.tries == tries
-        system.most = 10
+        system.most = 6
         monkeypatch.setattr(directory_watch, "_REFUSED_SECONDS", 0.0)
         assert await watch(shared, *pairs[5]) is None
         assert shared.directories == 6
