@@ -16,6 +16,7 @@ from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.agent.use_tool import untrusted
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Paused, Succeeded, Waiting
+from agent.workflows.graph import Graph
 from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import callable_name, run
 
@@ -47,7 +48,8 @@ def test_the_order_of_tools_does_not_change_a_recorded_request() -> None:
     made = trial([uses(("one", {})), "done"], {"one": tool, "another": tool})
     assert run(made.attempt()) == Succeeded("done")
     made.crash()
-    made.step.config["tools"] = dict(sorted(made.step.config["tools"].items()))
+    made.graph = Graph.model_validate_json(made.graph.text)
+    assert list(made.graph.steps[0].config["tools"]) == ["another", "one"]
     assert run(made.attempt()) == Succeeded("done")
     assert len(made.journal.intents) == 3
 

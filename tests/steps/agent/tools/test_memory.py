@@ -169,6 +169,8 @@ def test_secrets_are_redacted_before_they_are_stored(database: Database) -> None
     run(made.attempt())
     assert texts(database) == ["the password is [redacted]"]
     store = Memories(database, database.clock)
+    added = store.remember("workflow:trial", f"again: {text}", written_by="terminal:ada")
+    assert added["text"] == "again: the password is [redacted]"
     assert store.recall("workflow:trial", "hunter2", 10) == []
 
 
