@@ -189,7 +189,8 @@ class CommandHandler:
                 f"several workflows take free text ({', '.join(names)}), and one at most may:"
                 " remove `on: chat: {text: true}` from the others"
             )
-        started = self._start(principal, names[0], {}, sent, text=text.strip())
+        at = to_iso(self._database.clock.now())
+        started = self._start(principal, names[0], {}, sent, text=text.strip(), at=at)
         with self._database.connect("reader") as connection:
             workflow = recorded_workflow(connection, names[0])
         # A workflow that answers here itself needs no other reply.
@@ -229,7 +230,6 @@ class CommandHandler:
                 "kind": "chat",
                 "channel": principal.channel,
                 "by": principal.identity,
-                "at": to_iso(self._database.clock.now()),
                 **context,
             },
             texts=texts,

@@ -118,7 +118,7 @@ async def _within_bound(
     """Have the model summarise older entries until the rest fits."""
     bound, summary = config.conversation_tokens, None
     for _ in range(_MAX_SUMMARIES):
-        if tokens_of(entries) <= bound:
+        if tokens_of(entries) <= bound or entries[-1].role == "summary":
             break
         older, rest = split(entries, bound)
         text = await _summarise(config, context, model, name, older)
@@ -128,11 +128,23 @@ async def _within_bound(
         summary = Summary(text, pricing.estimated_tokens(text), older[-1].number)
         covers = summary.covers_until
         entries = [Entry(0, "summary", text, summary.tokens, covers), *rest]
-    while tokens_of(entries) > bound and len(entries) > 1:
-        # Only for this request: the rows stay, and a later step summarises them.
-        is_first_summary = entries[0].role == "summary" and len(entries) > 2
-        del entries[1 if is_first_summary else 0]
-    return OpenConversation(name, tuple(_messages(entries)), summary)
+    return OpenConversation(name, tuple(_messages(newest(entries, bound))), summary)
+
+
+def newest(entries: list[Entry], bound: int) -> list[Entry]:
+    """Return the summary and the newest exchanges that fit.
+
+    Only for this request: the rows stay, and a later step summarises them.
+    """
+    start = _first_exchange(entries)
+    dropped = start
+    while dropped < len(entries) and tokens_of(entries[:start] + entries[dropped:]) > bound:
+        dropped += 2
+    return entries[:start] + entries[dropped:]
+
+
+def _first_exchange(entries: list[Entry]) -> int:
+    return 1 if entries and entries[0].role == "summary" else 0
 
 
 def split(entries: list[Entry], bound: int) -> tuple[list[Entry], list[Entry]]:
@@ -141,11 +153,11 @@ def split(entries: list[Entry], bound: int) -> tuple[list[Entry], list[Entry]]:
     What stays takes half of the bound at most, so that not every step summarises. What is summarised
     at once takes twice the bound at most, or the first exchange.
     """
-    rest = 0
-    while rest < len(entries) and tokens_of(entries[len(entries) - rest - 2 :]) <= bound // 2:
-        rest += 2
-    first = 1 if entries[0].role == "summary" else 0
-    end = max(len(entries) - rest, first + 2)
+    first = _first_exchange(entries)
+    end = len(entries)
+    # The first exchange is summarised in any case: otherwise nothing would become shorter.
+    while end - 2 >= first + 2 and tokens_of(entries[end - 2 :]) <= bound // 2:
+        end -= 2
     while end > first + 2 and tokens_of(entries[:end]) > 2 * bound:
         end -= 2
     return entries[:end], entries[end:]
