@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -14,8 +14,10 @@ from agent.config.settings import Settings
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt.services import Limits
 from agent.steps.process.environment import environment_of, environment_of_watcher
+from agent.steps.spec.agent_config import TOOL_KINDS, EngineVerb
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
+from agent.tool_services.engine_control import EngineControl
 from tests.support.agent_loop import answers, approved, trial, uses
 from tests.support.attempt import run
 from tests.support.cli import PROGRAM, ROOT, Cli
@@ -23,6 +25,23 @@ from tests.support.sample_workflows import GATED
 from tests.support.server import Running
 
 TOKEN = "owner-token-4f2a9c"
+EXAMINED = {"http", "shell", "python", "files", "workflow", "mcp", "memory", "engine"}
+"""The tools whose ways to an answer this module and docs/memory.md close or name."""
+
+
+def test_every_tool_was_examined() -> None:
+    """A new tool is not offered before its ways to an answer were considered here."""
+    assert set(TOOL_KINDS) == EXAMINED
+
+
+def test_the_engine_offers_models_no_decision() -> None:
+    """What a model can reach of the engine lists, shows, starts, pauses, resumes and cancels."""
+    offered = {name for name in vars(EngineControl) if not name.startswith("_")}
+    assert offered == {
+        "list_tasks", "show_task", "list_workflows", "list_triggers",
+        "start", "pause", "resume", "cancel",
+    }  # fmt: skip
+    assert set(get_args(EngineVerb)) == {"list", "show", "start", "pause", "resume", "cancel"}
 
 
 def test_the_http_tool_does_not_reach_the_agents_own_api(

@@ -93,7 +93,7 @@ class EngineTool(_Keys):
         return self
 
 
-_KINDS = ("http", "shell", "python", "files", "workflow", "mcp", "memory", "engine")
+TOOL_KINDS = ("http", "shell", "python", "files", "workflow", "mcp", "memory", "engine")
 
 
 class ToolConfig(_Keys):
@@ -128,8 +128,8 @@ class ToolConfig(_Keys):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ToolConfig":
-        if sum(getattr(self, kind) is not None for kind in _KINDS) != 1:
-            raise ValueError("give exactly one of " + ", ".join(_KINDS))
+        if sum(getattr(self, kind) is not None for kind in TOOL_KINDS) != 1:
+            raise ValueError("give exactly one of " + ", ".join(TOOL_KINDS))
         if self.workflow is not None and (self.timeout is not None or self.on_unknown is not None):
             raise ValueError("a workflow has a timeout of its own, and its end is never unknown")
         if self.memory is not None or self.engine is not None:
