@@ -5,6 +5,7 @@ The order of events is decided during the run, by the scenario's seed.
 
 import json
 import random
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def draw(seed: int) -> Scenario:
     scenario.is_retried = chance.random() < 0.5
     _vary(random.Random(f"variations {seed}"), graphs)
     if give_notes(random.Random(f"notes {seed}"), graphs):
-        graphs.append(NOTED)
+        graphs.append(deepcopy(NOTED))
     if has_triggers(seed):
         _add_triggers(scenario)
     if has_state(seed):

@@ -1,6 +1,7 @@
 """`/schedules` and `/watchers` in chats, and free text that starts a workflow."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,9 @@ def test_free_text_starts_the_workflow_that_takes_it(
     with sqlite_database.connect("reader") as connection:
         (task,) = task_documents.list_tasks(connection, workflow="assistant", limit=9)
         document = task_documents.task_document(connection, task["id"])
-    assert document["trigger"] == {
+    trigger = document["trigger"]
+    assert datetime.fromisoformat(trigger.pop("at")).tzinfo is not None
+    assert trigger == {
         "kind": "chat",
         "channel": "telegram",
         "by": "7",

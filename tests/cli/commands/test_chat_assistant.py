@@ -1,6 +1,7 @@
 """The assistant at `agent chat`: a sentence is answered, an approval is asked, a kill loses nothing."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -22,16 +23,20 @@ def model(cli: Cli) -> Iterator[Provider]:
         yield server
 
 
-@pytest.fixture
-def terminal(cli: Cli, model: Provider) -> Iterator[Terminal]:
-    """Return a prompt of `agent chat`."""
+@contextmanager
+def chatting(cli: Cli) -> Iterator[Terminal]:
+    """Open a prompt of `agent chat`, once a daemon has recorded the workflow that takes text."""
+    cli.wait_for(lambda: cli("workflows", "--json").json)
     terminal = Terminal(cli, "chat")
-    yield terminal
-    terminal.close()
+    try:
+        terminal.expect("agent>")
+        yield terminal
+    finally:
+        terminal.close()
 
 
 @pytest.mark.process
-def test_a_conversation_goes_on_after_a_kill(cli: Cli, model: Provider, terminal: Terminal) -> None:
+def test_a_conversation_goes_on_after_a_kill(cli: Cli, model: Provider) -> None:
     """What was typed before the agent was killed is answered by the next one, with what came before."""
     stalls = ["and who am I?"]
 
@@ -42,15 +47,16 @@ def test_a_conversation_goes_on_after_a_kill(cli: Cli, model: Provider, terminal
         return repeat(request)
 
     model.decide = decide
-    with cli.daemon() as daemon:
-        terminal.expect("agent>")
+    with ExitStack() as opened:
+        daemon = opened.enter_context(cli.daemon())
+        terminal = opened.enter_context(chatting(cli))
         terminal.type("I am Ada")
         terminal.expect("I heard: I am Ada")
         assert "started assistant" not in terminal.text
         terminal.type("and who am I?")
         cli.wait_for(lambda: len(model.requests) == 2)
         daemon.kill()
-    with cli.daemon():
+        opened.enter_context(cli.daemon())
         terminal.expect("I heard: and who am I?")
         assert said(model.requests[-1]) == ["I am Ada", "I heard: I am Ada", "and who am I?"]
         assert terminal.leave() == 0
@@ -65,35 +71,30 @@ def test_the_scripted_demo(cli: Cli) -> None:
     cli.write("workflows/assistant.yaml", assistant_text("echo"))
     cli.write("workflows/quick.yaml", QUICK)
     cli("init")
-    terminal = Terminal(cli, "chat")
-    try:
-        with cli.daemon():
-            terminal.expect("agent>")
-            terminal.type("Hello")
-            terminal.expect("I play a script")
-            terminal.type("remember that my train leaves at 8:15")
-            terminal.expect("I will remember: my train leaves at 8:15")
-            terminal.type("What do you remember about the train?")
-            terminal.expect("my train leaves at 8:15")
-            terminal.type("what is running?")
-            terminal.expect("assistant, running")
-            terminal.type("start quick")
-            terminal.expect("/approve")
-            (question,) = cli("approvals", "--json").json
-            assert question["request"]["arguments"] == {"workflow": "quick"}
-            terminal.type(f"/approve {question['id'][-8:]}")
-            terminal.expect("It says: quick, ")
-            terminal.type("tell me a joke")
-            terminal.expect("this is not in it: tell me a joke")
-            cli.wait_for(
-                lambda: [
-                    task
-                    for task in cli("tasks", "--json").json
-                    if (task["workflow"], task["status"]) == ("quick", "succeeded")
-                ]
-            )
-            assert terminal.leave() == 0
-            # From a pipe it waits for the answer.
-            assert "I play a script" in cli("chat", given="hello\n").out
-    finally:
-        terminal.close()
+    with cli.daemon(), chatting(cli) as terminal:
+        terminal.type("Hello")
+        terminal.expect("I play a script")
+        terminal.type("remember that my train leaves at 8:15")
+        terminal.expect("I will remember: my train leaves at 8:15")
+        terminal.type("What do you remember about the train?")
+        terminal.expect("my train leaves at 8:15")
+        terminal.type("what is running?")
+        terminal.expect("assistant, running")
+        terminal.type("start quick")
+        terminal.expect("/approve")
+        (question,) = cli("approvals", "--json").json
+        assert question["request"]["arguments"] == {"workflow": "quick"}
+        terminal.type(f"/approve {question['id'][-8:]}")
+        terminal.expect("It says: quick, ")
+        terminal.type("tell me a joke")
+        terminal.expect("this is not in it: tell me a joke")
+        cli.wait_for(
+            lambda: [
+                task
+                for task in cli("tasks", "--json").json
+                if (task["workflow"], task["status"]) == ("quick", "succeeded")
+            ]
+        )
+        assert terminal.leave() == 0
+        # From a pipe it waits for the answer.
+        assert "I play a script" in cli("chat", given="hello\n").out
