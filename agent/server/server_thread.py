@@ -153,7 +153,7 @@ class Server:
             )
         )
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(_report)
+        self._loop.set_exception_handler(self._report)
         if self._is_stopping.is_set():
             self._end()
         self._worker.commit_listeners.append(context.event_stream.notify)
@@ -171,10 +171,18 @@ class Server:
         self._context.event_stream.close()
         self._uvicorn.end()
 
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of the loop; without file descriptors every accept fails, once a second."""
+        error = context.get("exception")
+        if file_descriptors.is_exhaustion(error):
+            file_descriptors.report_exhaustion("a connection to the HTTP API")
+        elif not (self._is_stopping.is_set() and _is_late_accept(error)):
+            loop.default_exception_handler(context)
 
-def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of the loop; without file descriptors every accept fails, once a second."""
-    if file_descriptors.is_exhaustion(context.get("exception")):
-        file_descriptors.report_exhaustion("a connection to the HTTP API")
-    else:
-        loop.default_exception_handler(context)
+
+def _is_late_accept(error: BaseException | None) -> bool:
+    """Whether an accept that failed for lack of descriptors was retried on the closed socket.
+
+    asyncio schedules one retry for each connection of the backlog: thousands of them.
+    """
+    return isinstance(error, ValueError) and "Invalid file descriptor: -1" in str(error)

@@ -23,7 +23,7 @@ def test_every_value_is_written_once(shard: int, sqlite_template: Path) -> None:
         result = run(draw(seed), sqlite_template)
         assert result.problems == [], f"make simulate SEED={seed}"
         happened += result.happened
-    assert happened["state: written"] >= 50
+    assert happened["state: written"] >= 40
 
 
 def test_a_seed_with_state_determines_its_run(sqlite_template: Path) -> None:
