@@ -2,6 +2,7 @@
 
 import fcntl
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -26,6 +27,11 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("steady")
+
+# A shell starts jobs in the background with SIGINT ignored, and what they start inherits that: tests
+# that interrupt a command would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

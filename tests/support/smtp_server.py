@@ -1,8 +1,10 @@
 """A real SMTP server on loopback: aiosmtpd, in a thread of its own, which misbehaves on demand."""
 
 import asyncio
+import gc
 import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -210,6 +212,10 @@ def smtp_server(implicit_tls: ssl.SSLContext | None = None, **options: Any) -> I
     finally:
         server.stop()
         thread.join(10)
+        # aiosmtpd leaves connections open whose TLS handshake failed: they are closed here.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def server_certificate() -> ssl.SSLContext:
