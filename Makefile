@@ -11,14 +11,15 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick fuzz check format campaign siege simulate cron bench crashpoints mutants constraints audit clean
+.PHONY: help run test thorough quick fuzz check format campaign siege simulate cron bench crashpoints mutants constraints man audit docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
+# In a process group of its own: Ctrl-C is for the agent, which ends well, and not for make.
 run: .venv/for-running ## start the agent with the example workflows
-	@AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
+	@set -m 2>/dev/null; AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
 
 # Tests wait more than they compute: four at a time keep two cores busy. What measures time runs in
 # a second run, with nothing beside it. Both runs always happen and each prints its closing line; the
@@ -29,9 +30,16 @@ test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
 	$(PYTEST) -n 0 -m measured $(or $(ARGS),$(MEASURED)); second=$$?; \
 	well $$first && well $$second
 
+# See tests/support/effort.py.
+thorough: ## the same tests, with every campaign of them in its full form
+	@AGENT_TEST_EFFORT=thorough $(MAKE) --no-print-directory test
+
 # A change of many modules, or none that can be told: the fast core alone. See tests/quick.py.
 quick: check ## lint, types and the tests near what changed, in under a minute
 	@$(BIN)/python -m tests.quick
+
+screens: .venv/for-tests ## write pictures of every page to build/screens; needs chromium
+	@$(BIN)/python -m tests.screens $(ARGS)
 
 fuzz: .venv/for-fuzzing ## bad input for everything that reads foreign words, then for the HTTP API
 	@$(BIN)/python -m tests.bad_input.fuzz
@@ -72,23 +80,33 @@ mutants: .venv/for-tests ## break the engine on purpose, one way at a time; ever
 
 # Each file by its hash, for every platform and every Python that we support. It names no registry.
 constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
-	@$(BIN)/uv pip compile -q pyproject.toml --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --universal --upgrade \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra openai --extra mcp --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --extra otel --extra openai --extra mcp --universal --upgrade \
 		--python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make constraints" -o constraints.txt
 
 audit: .venv/for-audits ## licences and known vulnerabilities of what a release installs
 	@$(BIN)/python -m tests.dependencies.audit
 
+man: .venv/for-running ## write the man page from the commands
+	@$(BIN)/agent help --man > man/agent.1
+
 bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
 	$(BIN)/python -m bench $(ARGS)
+
+docs: .venv/for-tests ## build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "built; read it with: python3 -m http.server --directory build/site 8000"
 
 clean: ## remove what make made (not your data)
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/made:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv || { echo "$(PYTHON) could not make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed, as in make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) could not make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@touch $@
+
+comma := ,
 
 define install
 	@echo "setting up .venv (once; about a minute)"
@@ -97,7 +115,7 @@ define install
 endef
 
 .venv/for-running: .venv/made pyproject.toml
-	$(call install,.)
+	$(call install,.[openai$(comma)mcp])
 
 .venv/for-tests: .venv/made pyproject.toml
 	$(call install,.[test])

@@ -9,6 +9,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     channels    notifications and questions to people: Telegram, Slack, webhooks
     tool_services  what the tools memory and engine of agents use
     recovery    the startup pass, before any loop starts
+    restore     a backup in the database's place, with everything in it held
     upgrade     the schema upgrade while workers of earlier versions may run
     triggers    schedules and watchers: what starts tasks by itself
     approvals   answers, expiry, the approval-wait loop
@@ -17,6 +18,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     models      connectors to model providers
     workflows   YAML to a checked, compiled graph; templates
     store       schema, migrations, all SQL, SQLite and PostgreSQL
+    telemetry   traces by OpenTelemetry: ids, spans, the exporter
     config      settings and where they are read from
     core        clock, ids, state machines, logging, locks, redaction
 """

@@ -4,31 +4,34 @@ No package below reads the configuration to build itself. The CLI, the daemon an
 module; it may import everything below the server.
 """
 
-import gc
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.config.settings import Settings
-from agent.core import audit
+from agent import __version__
+from agent.core import audit, local_zone
 from agent.core.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
 if TYPE_CHECKING:
+    from agent.config.settings import Settings
     from agent.steps.attempt.services import Limits
     from agent.store.artifacts.blobs import BlobStores
     from agent.tasks.worker.worker import Worker
+    from agent.telemetry.spans import SpanSink
 
 PRIVATE = 0o700
+MISSING_OTEL = (
+    "traces need a library: python -m pip install opentelemetry-exporter-otlp-proto-http; "
+)
 
 
-def open_database(settings: Settings, *, create: bool = False) -> Database:
+def open_database(settings: "Settings", *, create: bool = False) -> Database:
     """Return the database, its schema checked; `create` creates or upgrades it."""
     from agent.store.schema import migrate
 
-    database = _database_of(settings)
+    database = name_database(settings)
     if create:
         upgrade_database(settings, database)
     else:
@@ -43,7 +46,7 @@ def open_database(settings: Settings, *, create: bool = False) -> Database:
 
 
 def upgrade_database(
-    settings: Settings,
+    settings: "Settings",
     database: Database | None = None,
     *,
     must_fence: bool = False,
@@ -52,7 +55,7 @@ def upgrade_database(
     """Create the database, or upgrade it to this program's schema."""
     from agent import upgrade
 
-    database = database or _database_of(settings)
+    database = database or name_database(settings)
     if database.path is not None:
         _make_directory(database.path.parent)
     lock = lock_of(database)
@@ -62,16 +65,18 @@ def upgrade_database(
         holder=None if lock is None else lock.holder(),
         must_fence=must_fence,
         on_wait=on_wait,
+        backups=lambda: settings.backup_directory if settings.backup.before_upgrade else None,
     )
 
 
-def _database_of(settings: Settings) -> Database:
+def name_database(settings: "Settings") -> Database:
+    """Return the configured database; it need not exist, and its schema is not checked."""
     database = Database(
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
     configure_secrets(settings)
-    database.blob_stores = blob_stores_of(settings)
+    database.make_blob_stores = lambda: blob_stores_of(settings)
     _check_name(database)
     return database
 
@@ -87,7 +92,7 @@ def _check_name(database: Database) -> None:
         )
 
 
-def blob_stores_of(settings: Settings) -> "BlobStores":
+def blob_stores_of(settings: "Settings") -> "BlobStores":
     """Return the stores of large values; their secrets are read when they are used."""
     from urllib.parse import unquote, urlsplit
 
@@ -123,10 +128,23 @@ def _make_directory(path: Path) -> None:
         raise StoreError(Fault.LOST, f"the directory {path} cannot be created: {reason}") from None
 
 
-def has_database(settings: Settings) -> bool:
+def has_database(settings: "Settings") -> bool:
     """Whether a SQLite file exists; True for PostgreSQL, where connecting decides."""
     url = settings.database_url
     return not url.startswith("sqlite:") or Path(url.removeprefix("sqlite:///")).exists()
+
+
+def describe_new_database(settings: "Settings") -> str | None:
+    """Return a line about the SQLite file that is going to be created; None where there is one."""
+    if has_database(settings):
+        return None
+    path = settings.database_url.removeprefix("sqlite:///")
+    if settings.file is None:
+        return (
+            f"creating the database {path}: there is no configuration here or above, and `agent init`"
+            " writes one"
+        )
+    return f"creating the database {path}, as {settings.file} says"
 
 
 def lock_of(database: Database) -> Lock | None:
@@ -139,6 +157,8 @@ def holder_of(database: Database) -> LockHolder | None:
     lock = lock_of(database)
     if lock is not None:
         return lock.holder()
+    import socket
+
     from agent.steps.process.processes import is_running
     from agent.store.engine import workers
 
@@ -157,13 +177,21 @@ def collect_garbage_seldom() -> None:
     A commit creates thousands of objects that reference counting frees. The default collects after
     every 700 of them, which costs time and finds next to nothing.
     """
+    import gc
+
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
-def configure_secrets(settings: Settings) -> None:
-    """Set up where this process reads secrets from."""
+def configure_secrets(settings: "Settings") -> None:
+    """Set up where this process reads secrets from, when it first does."""
+    from agent.steps.attempt.secret_sources import sources
+
+    sources.set_up_with(lambda: _set_up_secrets(settings))
+
+
+def _set_up_secrets(settings: "Settings") -> None:
     from agent.config.file_exposure import trust_of
     from agent.core.environment_file import EnvironmentFile
     from agent.steps.attempt.secret_sources import sources
@@ -183,7 +211,7 @@ def _read_keyring(name: str) -> str:
     return read_entry(name)
 
 
-def _read_command(settings: Settings, name: str) -> str:
+def _read_command(settings: "Settings", name: str) -> str:
     from agent.steps.process.secret_command import SecretCommands
 
     configured = settings.secrets
@@ -192,7 +220,7 @@ def _read_command(settings: Settings, name: str) -> str:
     return SecretCommands(configured.exec, configured.timeout_seconds, inherit, base).read(name)
 
 
-def hide_secrets(settings: Settings) -> None:
+def hide_secrets(settings: "Settings") -> None:
     """Redact the secrets that the configuration references in everything this process writes."""
     from agent.steps.attempt.secrets import secret_watcher
 
@@ -200,7 +228,7 @@ def hide_secrets(settings: Settings) -> None:
     secret_watcher.add(settings.model_dump(mode="json"))
 
 
-def build_worker(settings: Settings, database: Database) -> "Worker":
+def build_worker(settings: "Settings", database: Database) -> "Worker":
     """Return a worker for this database, not yet running."""
     from agent.channels.messages.messenger import ChannelMessenger
     from agent.models.registry import registry_of
@@ -210,6 +238,7 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
     from agent.tool_services.tool_memory import ToolMemory
 
     hide_secrets(settings)
+    local_zone.configure(settings.agent.timezone)
     models = registry_of(settings.models, settings.llm, settings.budget)
     clock = database.clock
     worker = Worker(
@@ -221,13 +250,58 @@ def build_worker(settings: Settings, database: Database) -> "Worker":
         mcp=settings.mcp_servers,
         mail=settings.mail,
     )
+    worker.services.spans = open_telemetry(settings)
     worker.services.messenger = ChannelMessenger(settings, database)
     worker.services.memory = ToolMemory(Memories(database, clock))
     worker.services.engine = EngineControl(database, clock, settings.engine.steps_per_task)
     return worker
 
 
-def limits_of(settings: Settings) -> "Limits":
+def reconfigure_worker(worker: "Worker", old: "Settings", settings: "Settings") -> None:
+    """Let a running worker use changed settings; attempts in flight keep what they have read."""
+    from agent.channels.messages.messenger import ChannelMessenger
+    from agent.models.registry import registry_of
+
+    hide_secrets(settings)
+    if old.secrets != settings.secrets:
+        from agent.steps.attempt.secret_sources import sources
+
+        sources.slow.clear()
+    services = worker.services
+    services.models.replace_with(registry_of(settings.models, settings.llm, settings.budget))
+    services.limits = limits_of(settings)
+    services.mcp = settings.mcp_servers
+    services.mail = settings.mail
+    if (old.channels, old.notify) != (settings.channels, settings.notify):
+        if services.messenger is not None:
+            # Messages may be on their way: it is closed with the worker.
+            services.resources[f"messenger {id(services.messenger)}"] = services.messenger
+        services.messenger = ChannelMessenger(settings, worker.database)
+    worker.apply(settings.engine)
+
+
+def open_telemetry(settings: "Settings") -> "SpanSink | None":
+    """Return where spans are sent; None without a receiver, or without the library.
+
+    Tasks run without traces too, so a missing library is only logged; `agent doctor` reports it.
+    """
+    if not settings.telemetry.endpoint:
+        return None
+    try:
+        from agent.telemetry.otlp import OtlpSink
+    except ImportError as error:
+        import structlog
+
+        structlog.get_logger(__name__).warning(
+            "traces.unavailable", error=MISSING_OTEL + str(error)
+        )
+        return None
+    import socket
+
+    return OtlpSink(settings.telemetry, __version__, {"host.name": socket.gethostname()})
+
+
+def limits_of(settings: "Settings") -> "Limits":
     """Return the limits on steps that the configuration sets."""
     from agent.steps.attempt.services import Limits
 
@@ -247,26 +321,27 @@ def limits_of(settings: Settings) -> "Limits":
         items_per_group=settings.engine.items_per_group,
         attach_from=settings.attach_from,
         own_urls=own_urls(settings),
+        directory=str(settings.base.absolute()),
         private_files=private_files(settings),
     )
 
 
-def own_urls(settings: Settings) -> tuple[str, ...]:
+def own_urls(settings: "Settings") -> tuple[str, ...]:
     """Return the addresses of this agent's API, by which people answer approvals."""
     port = settings.server.port
     hosts = {settings.server.host, "localhost", "127.0.0.1", "::1"}
     urls = {f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host in hosts}
-    if settings.channels.webhook.link_base_url:
-        urls.add(settings.channels.webhook.link_base_url)
+    urls |= {settings.channels.webhook.link_base_url, settings.server.public_url} - {""}
     return tuple(sorted(urls))
 
 
-def private_files(settings: Settings) -> tuple[str, ...]:
+def private_files(settings: "Settings") -> tuple[str, ...]:
     """Return the files of this agent that hold its tokens, its tasks, its audit log and its settings."""
     from agent.config.file_exposure import secret_files
 
     home = settings.home.absolute()
     paths = [*secret_files(settings), home / audit.NAME, home / f"{audit.NAME}.1"]
+    paths.append(settings.backup_directory.absolute())
     if settings.file is not None:
         paths.append(settings.file.absolute())
     return tuple(map(str, paths))

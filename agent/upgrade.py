@@ -6,18 +6,15 @@ compatible migration, and stop when they notice it; a breaking one is refused wh
 alive. Fencing declares them all dead in the migration's own transaction.
 """
 
-import socket
-import time
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from agent.core.process_lock import LockHolder
-from agent.steps.process.processes import is_running
-from agent.store.db.database import Connection, Database
+from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import workers
 from agent.store.schema import migrate
-from agent.tasks.rescue.failure_detector import FailureDetector
 
 _CHECKS_PER_LEASE: Final = 20
 
@@ -29,16 +26,22 @@ def upgrade(
     holder: LockHolder | None = None,
     must_fence: bool = False,
     on_wait: Callable[[str], None] | None = None,
+    backups: Callable[[], Path | None] = lambda: None,
 ) -> None:
     """Bring the database to our schema; raise `OlderWorkersError` if live workers forbid it.
 
     `holder` is the process that runs a SQLite database. `on_wait` receives the message that explains
-    a wait of up to one lease.
+    a wait of up to one lease. A SQLite database is first copied to the directory of `backups`, if any.
     """
     revision = _revision(database)
     if revision is None or not migrate.is_older(revision):
         migrate.upgrade(database)
-    elif must_fence:
+        return
+    if database.is_sqlite and (must_fence or holder is None):
+        directory = backups()
+        if directory is not None:
+            _back_up(database, directory)
+    if must_fence:
         migrate.upgrade(database, "fence")
     elif holder is not None:
         raise migrate.OlderWorkersError(
@@ -51,6 +54,28 @@ def upgrade(
         migrate.upgrade(database, "refuse")
     else:
         migrate.upgrade(database)
+
+
+def _back_up(database: Database, directory: Path) -> None:
+    """Copy a SQLite database before its schema changes: an earlier version cannot read it after that."""
+    import structlog
+
+    from agent.store import backup
+
+    try:
+        contents = backup.write_verified(
+            database, directory, database.clock.now(), before=migrate.HEAD
+        )
+    except StoreError as error:
+        raise StoreError(
+            error.fault,
+            f"the database was not upgraded, because it could not be backed up: {error.message}"
+            " (before_upgrade = false in [backup] upgrades it without a backup)",
+        ) from None
+    structlog.get_logger(__name__).info(
+        "database.backed_up", file=str(contents.path), schema=contents.schema
+    )
+    backup.rotate(directory, keep=sys.maxsize)
 
 
 def _revision(database: Database) -> str | None:
@@ -68,6 +93,13 @@ def _wait_for_deaths(
     on_wait: Callable[[str], None] | None,
 ) -> None:
     """Return when every worker is dead; raise as soon as one is seen alive."""
+    import socket
+    import time
+
+    from agent.steps.process.processes import is_running
+    from agent.store.engine import workers
+    from agent.tasks.rescue.failure_detector import FailureDetector
+
     detector = FailureDetector(lease_seconds)
     with database.connect("writer") as connection:
         first: dict[str, int] = {}
@@ -99,6 +131,8 @@ def _wait_for_deaths(
 
 
 def _declare_dead(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:
+    from agent.store.engine import workers
+
     for worker_id, tx_number in silent:
         with connection.transaction():
             workers.declare_dead(connection, worker_id, tx_number, now)

@@ -28,6 +28,12 @@ def question() -> Graph:
     return Graph.model_validate({"name": "question", "steps": [step, after]})
 
 
+def signalled() -> Graph:
+    """Return a step that waits for a signal."""
+    step = {"name": "until", "kind": "wait", "config": {"signal": "go"}}
+    return Graph.model_validate({"name": "signalled", "steps": [step]})
+
+
 def diamonds(steps: int) -> Graph:
     """Return a graph with a number of steps that fans out, joins, fans out again and joins again."""
     return _graph("diamonds", _diamonds(steps))

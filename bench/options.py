@@ -11,6 +11,7 @@ ENGINES: Final = (
 STORES: Final = ("sqlite", "postgres")
 WORKLOADS: Final = (
     "W", "workers", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest", "triggers",
+    "pages", "cli",
 )  # fmt: skip
 
 LATEST: Final = Path(__file__).parent / "results" / "latest.json"

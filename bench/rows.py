@@ -31,8 +31,11 @@ def medians(rows: list[Row]) -> list[Row]:
 
 
 def _middle(name: str, group: list[Row]) -> Any:
-    if name in WHAT or group[0][name] is None:
-        return group[0][name]
+    first = group[0][name]
+    if name in WHAT or first is None:
+        return first
+    if isinstance(first, dict):
+        return {key: _middle(key, [each[name] for each in group]) for key in first}
     return round(median(each[name] for each in group), 4)
 
 

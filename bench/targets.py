@@ -16,6 +16,17 @@ _AT_LEAST_FASTER: Final = {
 }
 # The time of one idle task, of the best durable peer's.
 _AT_MOST_OF_THE_TIME: Final = {"sqlite": 0.4, "postgres": 0.6}
+# The processor time of a command, over that of `python -c pass`.
+_AT_MOST_TIMES_BARE: Final = {
+    "--help": 4.0,
+    "version": 4.0,
+    "tasks": 8.0,
+    "show": 8.0,
+    "approvals": 8.0,
+    "pause": 8.0,
+    "run --detach": 8.0,
+    "validate": 15.0,
+}
 _NO_PEERS: Final = ("agent", "raw")
 
 
@@ -103,6 +114,7 @@ def _by_itself(ours: list[Row], store: str) -> Iterator[Comparison]:
         yield Comparison(name, many["p50_ms"] / few["p50_ms"], at_most=2.0)
     yield from _wide(of_store, store)
     yield from _triggers(of_store, store)
+    yield from _commands(of_store, store)
     crashed = find(of_store, workload="recovery")
     if crashed is not None:
         name = f"{store}, seconds to recover {crashed['running']:,} running tasks"
@@ -110,11 +122,29 @@ def _by_itself(ours: list[Row], store: str) -> Iterator[Comparison]:
     answered = find(of_store, workload="answer")
     if answered is not None:
         yield Comparison(f"{store}, from an answer to the task's end: ms", answered["p50_ms"])
+    pages = find(of_store, workload="pages")
+    if pages is not None:
+        yield Comparison(f"{store}, the slowest page: ms", pages["first_byte_ms"], at_most=150)
+        name = f"{store}, W beside {pages['pages']} open pages: % lost"
+        yield Comparison(name, pages["cost_percent"], at_most=5)
     resting = find(of_store, workload="rest")
     if resting is not None:
         yield Comparison(f"{store}, a daemon at rest: MB", resting["rss_mb"], at_most=120)
         name = f"{store}, a daemon at rest: % of a core"
         yield Comparison(name, resting["cpu_percent"], at_most=1.0)
+
+
+def _commands(of_store: list[Row], store: str) -> Iterator[Comparison]:
+    """Commands over a Python that does nothing; on PostgreSQL the driver's import comes on top."""
+    driver = find(of_store, workload="cli", case="psycopg")
+    more = 0.0 if driver is None else driver["times_bare"] - 1.0
+    for case, limit in _AT_MOST_TIMES_BARE.items():
+        found = find(of_store, workload="cli", case=case)
+        if found is not None:
+            has_driver = case not in ("--help", "version", "validate")
+            limit = round(limit + more, 1) if has_driver else limit
+            name = f"{store}, agent {case}: processor time over `python -c pass`"
+            yield Comparison(name, found["times_bare"], at_most=limit)
 
 
 def _triggers(of_store: list[Row], store: str) -> Iterator[Comparison]:

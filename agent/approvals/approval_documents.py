@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from agent.core.clock import to_iso
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, StoreError
 from agent.store.engine import approval_rows as store
@@ -41,6 +41,22 @@ def approval_document(connection: Connection, approval_id: str) -> dict[str, Jso
     if found is None:
         raise NotFoundError(f"there is no approval {approval_id}")
     return _document(connection, *found)
+
+
+def recently_decided(connection: Connection, most: int) -> list[dict[str, Json]]:
+    """Return the approvals decided last, the newest decision first."""
+    return [_document(connection, *entry) for entry in store.recently_decided(connection, most)]
+
+
+def deferred(connection: Connection, now: int, most: int) -> set[str]:
+    """Return the pending approvals, of the oldest ones, whose reminder a person has postponed."""
+    listed = store.listed(connection, is_all=False, task_id=None, limit=most)
+    return {row.id for row, *_ in listed if _is_deferred(row, now)}
+
+
+def _is_deferred(row: ApprovalRow, now: int) -> bool:
+    # Without a person's wish a reminder comes at most one interval from now, or never.
+    return row.remind_at is not None and row.remind_at > now + (row.remind_us or 0)
 
 
 def find_approval(connection: Connection, text: str) -> str:

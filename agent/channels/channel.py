@@ -79,6 +79,10 @@ class Notification:
     """The data of an event about a schedule or a watcher."""
     origin: ChatOrigin | None = None
     """Where in a chat the task was started."""
+    upkeep: dict[str, Json] | None = None
+    """The data of an event about disk space or backups."""
+    started_by: Json = None
+    """What started its task, which decides the task's trace."""
     paired: dict[str, Json] | None = None
     """The account that was paired, as its channel and identity."""
 

@@ -2,7 +2,7 @@
 
 from agent.approvals import approval_documents
 from agent.channels.channel import Notification
-from agent.config.channels import ENDS, OUTAGES, PAIRED, TRIGGER_NOTICES
+from agent.config.channels import ENDS, OUTAGES, PAIRED, TRIGGER_NOTICES, UPKEEP_NOTICES
 from agent.core.chat_origin import ChatOrigin
 from agent.core.clock import to_iso
 from agent.steps.types.outcome import Json
@@ -27,9 +27,10 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
             approval = approval_documents.approval_document(connection, data["approval"])
         except NotFoundError:
             return None
-    task = _task(connection, event.task_id)
-    if event.task_id is not None and task is None:
+    row = None if event.task_id is None else views.task(connection, event.task_id)
+    if event.task_id is not None and row is None:
         return None
+    task = _task(row)
     outage = data if event.type in OUTAGES else None
     trigger = data if event.type in TRIGGER_NOTICES else None
     return Notification(
@@ -42,6 +43,8 @@ def notification_of(connection: Connection, event: Event) -> Notification | None
         outage,
         trigger,
         origin=_origin(connection, event),
+        started_by=None if row is None else decode(row["trigger"]),
+        upkeep=data if event.type in UPKEEP_NOTICES else None,
         paired=data if event.type == PAIRED else None,
     )
 
@@ -60,15 +63,14 @@ def open_questions(connection: Connection, limit: int) -> list[Notification]:
             "approval.requested",
             approval_rows.created_at(connection, document["id"]),
             None,
-            _task(connection, document["task"]),
+            _task(views.task(connection, document["task"])),
             document,
         )
         for document in approval_documents.list_approvals(connection, limit=limit)
     ]
 
 
-def _task(connection: Connection, task_id: str | None) -> dict[str, Json] | None:
-    row = None if task_id is None else views.task(connection, task_id)
+def _task(row: views.Found | None) -> dict[str, Json] | None:
     if row is None:
         return None
     return {

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import structlog
 
+from agent.approvals.permission import Principal
 from agent.channels.channel import Channel
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.delivery_loop import DeliveryLoop
@@ -29,24 +31,36 @@ _FIRST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
 
+LinkOf = Callable[[Principal], str]
+"""Makes the reply to a person who asks for a link to the dashboard."""
+
+
 class MissingLibraryError(Exception):
     """A channel needs a library that is not installed."""
 
 
-def open_channel(name: str, settings: Settings, database: Database) -> Channel:
+def open_channel(
+    name: str, settings: Settings, database: Database, link_of: LinkOf | None = None
+) -> Channel:
     """Return a channel; raise `SecretError` or `MissingLibraryError` where it cannot be opened."""
     if name == "telegram":
         bot = settings.channels.telegram
         return Telegram(
             database,
             BotApi(bot.api_url, read_secret(bot.token)),
-            CommandHandler(database, settings.engine.steps_per_task),
+            CommandHandler(database, settings.engine.steps_per_task, link_of),
             bot.poll_seconds,
         )
     if name == "slack":
-        return _open_slack(settings, database)
+        return _open_slack(settings, database, link_of)
     hook = settings.channels.webhook
-    return Webhook(hook, key_of(read_secret(hook.secret)), database.clock)
+    telemetry = settings.telemetry
+    return Webhook(
+        hook,
+        key_of(read_secret(hook.secret)),
+        database.clock,
+        telemetry.sample_ratio if telemetry.endpoint else None,
+    )
 
 
 def _secret_refs(name: str, settings: Settings) -> list[str]:
@@ -55,7 +69,7 @@ def _secret_refs(name: str, settings: Settings) -> list[str]:
     return [value for value in section.values() if isinstance(value, str)]
 
 
-def _open_slack(settings: Settings, database: Database) -> Channel:
+def _open_slack(settings: Settings, database: Database, link_of: LinkOf | None) -> Channel:
     try:
         from agent.channels.slack import Slack
     except ImportError as error:
@@ -65,7 +79,7 @@ def _open_slack(settings: Settings, database: Database) -> Channel:
     app = settings.channels.slack
     return Slack(
         database,
-        CommandHandler(database, settings.engine.steps_per_task),
+        CommandHandler(database, settings.engine.steps_per_task, link_of),
         api_url=app.api_url,
         bot_token=read_secret(app.bot_token),
         app_token=read_secret(app.app_token),
@@ -78,8 +92,12 @@ class Channels:
     event_types: Final = frozenset(NOTIFIED_EVENTS)
     """The types of events that a channel may deliver."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, link_of: LinkOf | None = None
+    ) -> None:
+        """Set up the channels; `link_of` answers `/open` where there is a dashboard."""
         self._settings = settings
+        self._link_of = link_of
         self._database = database
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = threading.Event()
@@ -150,7 +168,8 @@ class Channels:
             pause = backoff.next_seconds()
             try:
                 await prefetch_secrets(*_secret_refs(name, self._settings))
-                await self._run_channel(open_channel(name, self._settings, self._database))
+                channel = open_channel(name, self._settings, self._database, self._link_of)
+                await self._run_channel(channel)
             except (SecretError, MissingLibraryError) as error:
                 trouble = f"cannot be opened: {error}"
                 log.error("channel.not_opened", channel=name, error=str(error), retry_seconds=pause)

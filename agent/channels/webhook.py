@@ -11,6 +11,7 @@ from agent.channels.channel import DeliveryError, Notification
 from agent.config.channels import WebhookSettings
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.steps.types.outcome import Json
+from agent.telemetry import trace_context
 
 NAME: Final = "webhook"
 _CALL_SECONDS: Final = 15.0
@@ -24,11 +25,19 @@ class Webhook:
     name = NAME
     reports_ends = False
 
-    def __init__(self, settings: WebhookSettings, key: bytes, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: WebhookSettings,
+        key: bytes,
+        clock: Clock,
+        sample_ratio: float | None = None,
+    ) -> None:
+        """`sample_ratio` is the share of tasks that are traced; None without traces."""
         self.events = tuple(settings.events)
         self._settings = settings
         self._key = key
         self._clock = clock
+        self._sample_ratio = sample_ratio
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(_CALL_SECONDS), follow_redirects=False
         )
@@ -42,7 +51,11 @@ class Webhook:
                 answer = await self._client.post(
                     self._settings.url,
                     content=body,
-                    headers={"content-type": "application/json", **headers},
+                    headers={
+                        "content-type": "application/json",
+                        **headers,
+                        **self._trace(notification),
+                    },
                 )
         except (httpx.HTTPError, TimeoutError) as error:
             raise DeliveryError(
@@ -56,6 +69,13 @@ class Webhook:
             retry_after_seconds=_seconds(answer.headers.get("retry-after")),
             max_attempts=_MAX_REJECTIONS if is_rejected else None,
         )
+
+    def _trace(self, notification: Notification) -> dict[str, str]:
+        if self._sample_ratio is None or notification.task is None:
+            return {}
+        task_id = str(notification.task["id"])
+        trace = trace_context.trace_of(task_id, notification.started_by, self._sample_ratio)
+        return {trace_context.KEY: trace.root.traceparent}
 
     async def update(self, notification: Notification) -> None:
         """Send the decision: for a program it is a notification like any other."""
@@ -73,6 +93,8 @@ class Webhook:
         data: dict[str, Json] = {"task": notification.task}
         if notification.outage is not None:
             data["outage"] = notification.outage
+        if notification.upkeep is not None:
+            data["upkeep"] = notification.upkeep
         if notification.trigger is not None:
             data["trigger"] = notification.trigger
         if notification.approval is not None:

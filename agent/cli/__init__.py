@@ -2,17 +2,23 @@
 
 May import everything else; nothing imports it. Entry point: `main.main`. From top to bottom:
 
-- `main` registers the commands.
+- `main` runs the program; it prints the help and the version itself.
+- `program` reads the arguments with typer, and loads the command that they name.
+- `completion` answers the completion of shells, `man_page` writes the man page from the commands, and
+  `usage_examples` has the examples of the help.
 - `commands`: one module per noun. A command parses its arguments, calls an `AgentClient` and prints.
 - `session` opens the client, the settings and the local database.
 - `output` prints tasks, tables and JSON, and follows a running task.
 - `client` reaches an agent: by the local database, or over HTTP with `--server`.
+- `registry` has every command as data; `front_page` is the help that is made of it.
+- `example_files` and `schema_file`: the examples, and the schema of workflow files for editors.
+- `plain_values` keeps typer from loading pydantic for arguments that are plain text.
 - `invocation` (global options), `options` (shared arguments), `inputs` (`key=value` and JSON),
   `private_files`, `errors` (messages and exit codes).
 
-To add a command: a function in a module of `commands`, a line in `main`, and the method that it needs
+To add a command: a function in a module of `commands`, a line in `registry`, and the method that it needs
 in `client.base.AgentClient` and both clients.
 
-Modules import only typer at the top and the rest inside functions, so `agent --help` is fast and a
-command loads only what it uses. An error becomes one message and an exit code, never a traceback.
+Modules import only typer at the top and the rest inside functions, so a command loads only what it
+uses. An error becomes one message and an exit code, never a traceback.
 """

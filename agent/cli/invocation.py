@@ -8,13 +8,20 @@ from pathlib import Path
 
 config_file: str | None = None
 server: str | None = None
+overrides: tuple[str, ...] = ()
+"""`KEY=VALUE` of each `-c`."""
+is_verbose = False
 
 
-def begin(config: str | None, url: str | None) -> None:
-    """Store the values of `--config` and `--server`."""
-    global config_file, server  # noqa: PLW0603  (one process runs one command)
+def begin(
+    config: str | None, url: str | None, settings: list[str] | None = None, *, verbose: bool = False
+) -> None:
+    """Store the values of the global options."""
+    global config_file, server, overrides, is_verbose  # noqa: PLW0603  (one process runs one command)
     config_file = config
     server = url
+    overrides = tuple(settings or ())
+    is_verbose = verbose
 
 
 def server_url() -> str | None:

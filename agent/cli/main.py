@@ -1,129 +1,8 @@
-"""The program `agent`: registers every command.
-
-To add a command: a function in a module of `agent.cli.commands`, and a line here.
-"""
+"""The entry point of the program `agent`."""
 
 import io
 import os
 import sys
-from typing import Annotated
-
-import typer
-
-from agent.cli import invocation
-from agent.cli.commands import (
-    approvals,
-    artifact,
-    budget,
-    chat,
-    control,
-    conversations,
-    db,
-    doctor,
-    events,
-    init,
-    logs,
-    memory,
-    pairing,
-    run,
-    schedules,
-    schema,
-    secrets,
-    state,
-    tasks,
-    token,
-    triggers,
-    up,
-    validate,
-    version,
-    watch,
-    watchers,
-    workflows,
-)
-from agent.cli.errors import leave
-
-app = typer.Typer(
-    name="agent",
-    no_args_is_help=True,
-    add_completion=False,
-    # Without these two typer loads rich for its help and for tracebacks.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _print_version(is_requested: bool) -> None:
-    if is_requested:
-        version.version()
-        raise typer.Exit
-
-
-@app.callback(help="Runs multi-step tasks, and resumes them after a crash or a restart.")
-def _global(
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config", metavar="FILE", help="The configuration file (default: config.toml)."
-        ),
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server", metavar="URL", help="A remote agent; AGENT_TOKEN holds its token."
-        ),
-    ] = None,
-    *,
-    _: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    invocation.begin(config, server)
-
-
-app.command("init")(init.init)
-app.command("up")(up.up)
-app.command("worker")(up.worker)
-app.command("run")(run.run)
-app.command("validate")(validate.validate)
-app.command("schema")(schema.schema)
-app.add_typer(workflows.app, name="workflows")
-app.command("tasks")(tasks.tasks)
-app.command("show")(tasks.show)
-app.command("watch")(watch.watch)
-app.command("logs")(logs.logs)
-app.command("events")(events.events)
-app.command("pause")(control.pause)
-app.command("resume")(control.resume)
-app.command("cancel")(control.cancel)
-app.command("retry")(control.retry)
-app.command("fork")(control.fork)
-app.command("resolve")(control.resolve)
-app.command("signal")(control.signal)
-app.add_typer(schedules.app, name="schedules")
-app.add_typer(watchers.app, name="watchers")
-app.command("triggers")(triggers.triggers)
-app.add_typer(memory.app, name="memory")
-app.add_typer(state.app, name="state")
-app.command("budget")(budget.budget)
-app.command("artifact")(artifact.artifact)
-app.command("approvals")(approvals.approvals)
-app.command("approve")(approvals.approve)
-app.command("deny")(approvals.deny)
-app.command("answer")(approvals.answer)
-app.command("defer")(approvals.defer)
-app.command("chat")(chat.chat)
-app.add_typer(conversations.app, name="conversations")
-app.command("pair")(pairing.pair)
-app.add_typer(pairing.app, name="pairings")
-app.command("doctor")(doctor.doctor)
-app.command("secrets")(secrets.secrets)
-app.add_typer(db.app, name="db")
-app.add_typer(token.app, name="token")
-app.command("version")(version.version)
 
 
 def main() -> None:
@@ -133,7 +12,14 @@ def main() -> None:
             # A terminal that lacks a character prints a question mark, not an error.
             stream.reconfigure(errors="replace")
     try:
-        app(prog_name="agent")
+        try:
+            if not _answers_at_once(sys.argv[1:]):
+                from agent.cli.program import program
+
+                program()(prog_name="agent")
+        finally:
+            # What is still buffered; at its own end Python would complain about a closed pipe.
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has closed the pipe; Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,4 +27,23 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("AGENT_TRACE"):
             raise
+        from agent.cli.errors import leave
+
         leave(error, as_json="--json" in sys.argv)
+
+
+def _answers_at_once(arguments: list[str]) -> bool:
+    """Print the help or the version if nothing else was asked, without loading typer."""
+    from agent.cli import front_page
+
+    if arguments[:1] == ["__complete"]:
+        from agent.cli import completion
+
+        completion.main(arguments[1:])
+    elif arguments in (["--help"], ["-h"], ["help"]):
+        print(front_page.help_text(), end="", flush=True)
+    elif arguments in (["version"], ["--version"]):
+        print(front_page.version_line(), flush=True)
+    else:
+        return False
+    return True

@@ -1,5 +1,6 @@
 """What commands start with: the settings, the client of the agent, and the local database."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -8,6 +9,9 @@ from agent.cli import invocation
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
+    from agent.cli.client.transport import Transport
+    from agent.config.discovery import Place
+    from agent.config.loader import Configuration
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
 
@@ -30,6 +34,18 @@ def client() -> "Iterator[AgentClient]":
         yield opened
     finally:
         opened.close()
+
+
+def remote() -> "Transport | None":
+    """Return a connection to the remote agent of `--server`; None without one."""
+    from agent.cli.output import terminal
+
+    url = invocation.server_url()
+    if url is None:
+        return None
+    from agent.cli.client.transport import Transport
+
+    return Transport(url, _load(), notify=terminal.note)
 
 
 def settings() -> "Settings":
@@ -88,7 +104,45 @@ def require_person(what: str) -> None:
         )
 
 
-def _load() -> "Settings":
-    from agent.config.loader import load
+def configuration() -> "Configuration":
+    """Read the configuration of this command, with the sources of its values."""
+    from agent.config import discovery, loader
 
-    return load(invocation.config_file)
+    place = discovery.find(invocation.config_file, os.environ)
+    found = loader.read(place, os.environ, invocation.overrides)
+    if place not in _described:
+        _described.add(place)
+        _describe(found)
+    return found
+
+
+_described: "set[Place]" = set()
+"""What was printed about already."""
+
+
+def _describe(found: "Configuration") -> None:
+    """Print which configuration and database are used, if asked to or if that may surprise."""
+    from agent.cli.output import terminal
+    from agent.core.logging import redact_text
+
+    if found.place.passed_over is not None:
+        terminal.note(
+            f"using the database of {found.place.base}, which has no configuration;"
+            f" {found.place.passed_over} further up is not used"
+        )
+    if invocation.is_verbose:
+        terminal.note(f"configuration: {found.place.describe()}")
+        if not invocation.server_url():
+            terminal.note(f"database: {redact_text(found.settings.database_url)}")
+
+
+def _load() -> "Settings":
+    from agent import __version__
+    from agent.config import discovery, quick_settings
+
+    place = discovery.find(invocation.config_file, os.environ)
+    if invocation.overrides or invocation.is_verbose or place.passed_over is not None:
+        return configuration().settings
+    return quick_settings.settings_at(
+        place.base, place.file, os.environ, __version__, lambda: configuration().settings
+    )

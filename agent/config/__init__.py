@@ -3,7 +3,11 @@
 - `settings` declares every key with its bounds, its default and its comment; `channels` and `models`
   declare the sections of those names. To add a key, add a field there and write `config.toml` again
   with `default_file.default_text()`.
-- `loader.load` is the entry point: it merges defaults, the file and the environment.
+- `discovery` finds the file: named, upwards from the current directory, or the user's own.
+- `loader.load` is the entry point: it merges defaults, the file, the environment and the command line.
+  `problems` says what is wrong, `keys` reads dotted keys, `toml_lines` finds the lines of keys.
+- `effective` lists the values in force with their sources, `file_edit` sets one in the file, and
+  `reloading` says which of them a running agent takes over.
 - `file_exposure` refuses to start where untrusted users can change what the agent acts on.
 
 It imports only `agent.core`.

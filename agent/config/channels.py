@@ -30,6 +30,9 @@ TRIGGER_NOTICES = (
 )
 """The events about schedules and watchers that need a person's attention, or no longer do."""
 
+UPKEEP_NOTICES = ("disk.low", "disk.recovered", "backup.failed", "backup.recovered")
+"""The events about disk space and backups."""
+
 NOTIFIED_EVENTS = (
     "approval.requested",
     "approval.renewed",
@@ -40,6 +43,7 @@ NOTIFIED_EVENTS = (
     "task.failed",
     *OUTAGES,
     *TRIGGER_NOTICES,
+    *UPKEEP_NOTICES,
 )
 """The events that channels send notifications of."""
 

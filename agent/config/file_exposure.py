@@ -11,9 +11,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from agent.config.settings import Settings
 from agent.core import database_file
 from agent.core.file_trust import (
     ROOT,
@@ -25,6 +24,9 @@ from agent.core.file_trust import (
     user_name,
     weaknesses,
 )
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
 
 _CODE_SUFFIXES: Final = (".yaml", ".yml", ".json", ".py", ".pyc")
 _MAX_FILES: Final = 20_000
@@ -50,7 +52,7 @@ class ExposedError(Exception):
         )
 
 
-def close_to_others(settings: Settings) -> list[str]:
+def close_to_others(settings: "Settings") -> list[str]:
     """Close the home directory to others and refuse what stays exposed; return messages about it.
 
     Raises `ExposedError`, and `ValueError` for a trusted user or group that does not exist.
@@ -67,7 +69,7 @@ def close_to_others(settings: Settings) -> list[str]:
     return messages
 
 
-def trust_of(settings: Settings) -> Trust:
+def trust_of(settings: "Settings") -> Trust:
     """Return the trust that the configuration sets.
 
     Root also trusts the owner of the configuration's directory: in containers a mounted directory
@@ -84,7 +86,7 @@ def trust_of(settings: Settings) -> Trust:
     return trust
 
 
-def remarks(settings: Settings) -> Iterator[str]:
+def remarks(settings: "Settings") -> Iterator[str]:
     """Yield messages about what is accepted and still worth knowing."""
     owner = _other_owner(settings)
     if owner is not None:
@@ -94,7 +96,7 @@ def remarks(settings: Settings) -> Iterator[str]:
         )
 
 
-def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
+def exposed(settings: "Settings", trust: Trust) -> list[Weakness]:
     """Return what untrusted users can change of what the agent acts on."""
     weak: dict[Path, Weakness] = {}
     if settings.file is not None:
@@ -117,7 +119,7 @@ def exposed(settings: Settings, trust: Trust) -> list[Weakness]:
     return list(weak.values())
 
 
-def readable(settings: Settings, trust: Trust) -> list[Path]:
+def readable(settings: "Settings", trust: Trust) -> list[Path]:
     """Return the files of the home directory that only the agent should read, and others can."""
     paths = []
     for path in secret_files(settings):
@@ -130,7 +132,7 @@ def readable(settings: Settings, trust: Trust) -> list[Path]:
     return paths
 
 
-def _other_owner(settings: Settings) -> os.stat_result | None:
+def _other_owner(settings: "Settings") -> os.stat_result | None:
     """Return the owner of the configuration's directory, where root runs the agent for another user."""
     if os.geteuid() != ROOT:
         return None
@@ -141,7 +143,7 @@ def _other_owner(settings: Settings) -> os.stat_result | None:
     return None if status.st_uid == ROOT else status
 
 
-def _is_mended(weakness: Weakness, settings: Settings) -> bool:
+def _is_mended(weakness: Weakness, settings: "Settings") -> bool:
     """Whether the start itself mends this: the mode of a home directory of the agent's own user."""
     try:
         is_home = weakness.path.samefile(settings.home)
@@ -150,7 +152,7 @@ def _is_mended(weakness: Weakness, settings: Settings) -> bool:
         return False
 
 
-def _mend(settings: Settings, trust: Trust) -> Iterator[str]:
+def _mend(settings: "Settings", trust: Trust) -> Iterator[str]:
     home = settings.home
     try:
         status = home.stat()
@@ -173,18 +175,18 @@ def _mend(settings: Settings, trust: Trust) -> Iterator[str]:
             yield f"closed {path} to other users, who could read it"
 
 
-def _power_files(settings: Settings) -> Iterator[Path]:
+def _power_files(settings: "Settings") -> Iterator[Path]:
     yield settings.home
     yield settings.environment_file
     yield from secret_files(settings)
 
 
-def _token_files(settings: Settings) -> tuple[Path, Path]:
+def _token_files(settings: "Settings") -> tuple[Path, ...]:
     home = settings.home.absolute()
-    return home / "token", home / "tokens.json"
+    return home / "token", home / "tokens.json", home / "sessions.json"
 
 
-def secret_files(settings: Settings) -> Iterator[Path]:
+def secret_files(settings: "Settings") -> Iterator[Path]:
     """Yield the files that hold tokens or the database, whether they exist or not."""
     yield from _token_files(settings)
     if settings.database_url.startswith("sqlite:///"):
@@ -192,6 +194,8 @@ def secret_files(settings: Settings) -> Iterator[Path]:
         yield database
         for suffix in ("-wal", "-shm"):
             yield database.with_name(database.name + suffix)
+        # What a restore has replaced; a running agent excludes a restore.
+        yield from database.parent.glob(f"{database.name}.replaced-*")
 
 
 def _is_no_code(weakness: Weakness, path: Path) -> bool:

@@ -1,6 +1,7 @@
 """The sections of the configuration about models: their settings, and what tasks may use of them."""
 
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -14,7 +15,7 @@ REFERENCE = secret_reference.PATTERN_OR_EMPTY
 class Section(BaseModel):
     """One section of the file: its keys and nothing else."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class LlmSettings(Section):
@@ -92,6 +93,8 @@ class ArtifactSettings(Section):
                 f'fsspec has no driver for "{scheme}://": use a directory, or the URL of an object'
                 ' store, as in "s3://bucket/path"'
             )
+        if (problem := _address_problem(url)) is not None:
+            raise ValueError(problem)
         return url
 
     @model_validator(mode="after")
@@ -121,6 +124,21 @@ class ArtifactSettings(Section):
             if self.region:
                 options["client_kwargs"] = {"region_name": self.region}
         return options | self.options
+
+
+def _address_problem(url: str) -> str | None:
+    """Return what is wrong with the host or the port of a store's URL."""
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme in ("file", "local", "memory") or "::" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        return f"{error}"
+    if not parts.netloc.rpartition("@")[2]:
+        return f'names no host or bucket: write it as "{scheme}://HOST/path"'
+    return None
 
 
 def _unknown_schemes(url: str) -> list[str]:

@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from agent.config.channels import ChannelSettings, NotifySettings
+from agent.config.locations import Locations
 from agent.config.mail import MailSettings
 from agent.config.models import (
     ArtifactSettings,
@@ -23,8 +25,8 @@ from agent.config.models import (
     ModelSettings,
     Section,
 )
+from agent.config.operation import BackupSettings, DiskSettings, TelemetrySettings
 from agent.config.secrets import SecretSettings
-from agent.core import environment_file
 
 
 def _check_private(entry: str) -> str:
@@ -51,6 +53,11 @@ class AgentSettings(Section):
         description="Directory for the database and other files; relative to this file."
         " AGENT_HOME overrides it.",
     )
+    timezone: str = Field(
+        default="",
+        description="The time zone of `today` in templates, and of pages without scripts, as in"
+        " Europe/Berlin. Empty: the machine's.",
+    )
     trusted_users: list[Bare] = Field(
         default_factory=list,
         description="Users, by name or number, that may own the configuration, the home directory and"
@@ -62,6 +69,14 @@ class AgentSettings(Section):
         description="Groups, by name or number, whose members may write to these files. For the"
         " configuration file itself only AGENT_AGENT__TRUSTED_GROUPS counts.",
     )
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_a_zone(cls, name: str) -> str:
+        try:
+            return str(ZoneInfo(name)) if name else name
+        except (ValueError, OSError):
+            raise ValueError(f"there is no time zone {name!r}; write it as Europe/Berlin") from None
 
 
 class DatabaseSettings(Section):
@@ -215,6 +230,12 @@ class ServerSettings(Section):
         description="Whether host may be an address that other machines reach. There is no TLS:"
         " put a proxy in front of it.",
     )
+    public_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^/\s]+$",
+        description="Where browsers reach it behind a proxy or a VPN, as in"
+        ' "https://agent.example.com": links to the dashboard begin with it, and its host is allowed.',
+    )
     allowed_hosts: list[Bare] = Field(
         default_factory=list,
         description="Host names that requests may use, besides localhost and host: those of a proxy"
@@ -268,7 +289,7 @@ class ApprovalSettings(Section):
 
 
 class PruneSettings(Section):
-    """Removal of old tasks by the running agent, as `agent db prune` does it. Off by default."""
+    """What the running agent removes, as `agent db prune` does. No task is removed by default."""
 
     older_than_days: float = Field(
         default=0.0,
@@ -284,6 +305,11 @@ class PruneSettings(Section):
         description="Deletes what was said in conversations that got no message for this long, as in"
         " 365.0. 0: they are kept until `agent conversations forget`.",
     )
+    unused_artifacts: bool = Field(
+        default=True,
+        description="Removes large values in the database that nothing refers to, one day after they"
+        " were written. Values in a store outside it are removed with older_than_days.",
+    )
     every_hours: float = Field(
         default=24.0,
         ge=0.01,
@@ -294,7 +320,7 @@ class PruneSettings(Section):
     @property
     def is_on(self) -> bool:
         """Whether the daemon removes anything."""
-        return self.older_than_days > 0 or self.conversations_idle_days > 0
+        return self.older_than_days > 0 or self.conversations_idle_days > 0 or self.unused_artifacts
 
 
 class WorkflowSettings(Section):
@@ -307,7 +333,7 @@ class WorkflowSettings(Section):
     )
 
 
-class Settings(Section):
+class Settings(Section, Locations):
     """The whole configuration, with the directory that its relative paths start from."""
 
     agent: AgentSettings = Field(default_factory=AgentSettings)
@@ -325,6 +351,9 @@ class Settings(Section):
     notify: NotifySettings = Field(default_factory=NotifySettings)
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     prune: PruneSettings = Field(default_factory=PruneSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
+    disk: DiskSettings = Field(default_factory=DiskSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     secrets: SecretSettings = Field(default_factory=SecretSettings)
     workflows: WorkflowSettings = Field(default_factory=WorkflowSettings)
     models: dict[str, ModelSettings] = Field(default_factory=dict)
@@ -336,30 +365,19 @@ class Settings(Section):
     """The users and groups that may own and write the configuration file."""
 
     @property
-    def home(self) -> Path:
-        """The directory for the database and other files."""
-        return self.base / self.agent.home
+    def backup_directory(self) -> Path:
+        """Where the running agent writes its backups."""
+        return self.home / Path(self.backup.directory).expanduser()
 
     @property
-    def database_url(self) -> str:
-        """The database's URL; paths of SQLite files are relative to the configuration's directory."""
-        url = self.database.url
-        if not url:
-            return f"sqlite:///{self.home / 'agent.db'}"
-        if url.startswith("sqlite:///"):
-            return f"sqlite:///{self.base / url.removeprefix('sqlite:///')}"
-        return url
-
-    @property
-    def artifacts_url(self) -> str:
-        """Where large values are kept; paths are relative to the configuration's directory."""
-        url = self.artifacts.url
-        return url if not url or "://" in url else str((self.base / url).absolute())
-
-    @property
-    def environment_file(self) -> Path:
-        """The file whose values `env:NAME` references may use, beside the configuration."""
-        return self.base / environment_file.NAME
+    def data_directories(self) -> list[Path]:
+        """The directories of this machine that the agent's files grow in."""
+        places = [self.home, self.backup_directory]
+        if self.database_url.startswith("sqlite:///"):
+            places.append(Path(self.database_url.removeprefix("sqlite:///")).parent)
+        if self.artifacts_url and "://" not in self.artifacts_url:
+            places.append(Path(self.artifacts_url))
+        return places
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:
@@ -377,11 +395,6 @@ class Settings(Section):
         return tuple(
             os.path.normpath(base / Path(each).expanduser()) for each in self.steps.attach_from
         )
-
-    @property
-    def workflow_directory(self) -> Path:
-        """The directory of workflow files."""
-        return self.base / self.workflows.directory
 
 
 def sections() -> dict[str, type[BaseModel]]:

@@ -17,8 +17,6 @@ from collections.abc import Coroutine
 from contextvars import ContextVar, Token
 from typing import Any, Final, TypeVar
 
-import structlog
-
 T = TypeVar("T")
 
 _Root = weakref.ref["asyncio.Task[Any]"]
@@ -58,6 +56,8 @@ class _EngineTask(asyncio.Task[T]):
         root = _root.get()
         if root is None or root() is self:
             return super().cancel(msg)
+        import structlog
+
         logger = structlog.get_logger(__name__)
         logger.warning("event_loop.cancel_ignored", coroutine=_name(self))
         return False
@@ -106,6 +106,8 @@ def _run_to_end(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[T]") -> T:
 
 
 def _warn(problem: BaseException) -> None:
+    import structlog
+
     structlog.get_logger(__name__).warning("event_loop.exit_ignored", raised=type(problem).__name__)
 
 

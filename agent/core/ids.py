@@ -2,13 +2,9 @@
 
 import hashlib
 import json
-import random
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from uuid_utils import uuid7
 
 
 class Source:
@@ -16,10 +12,14 @@ class Source:
 
     def new_id(self) -> str:
         """Return a new time-ordered id."""
+        from uuid_utils import uuid7
+
         return str(uuid7())
 
     def fraction(self) -> float:
         """Return a number in [0, 1)."""
+        import random
+
         return random.random()
 
 
@@ -50,6 +50,8 @@ def first_id_at(instant_us: int) -> str:
 
 def new_token() -> str:
     """Return a new secret that cannot be guessed."""
+    import secrets
+
     return f"agent_{secrets.token_urlsafe(32)}"
 
 

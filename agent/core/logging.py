@@ -9,10 +9,12 @@ every value that was read by reference, wherever it occurs.
 
 import logging
 import re
+import shutil
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
+from agent.core.console_log import ConsoleRenderer
 from agent.core.escape import harmless, harmless_json
 from agent.core.redaction import everywhere
 
@@ -84,7 +86,7 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
                 structlog.processors.format_exc_info,
                 _redact_event,
                 *([_show_safely] if is_console else []),
-                _renderer(is_console=is_console, is_colored=_wants_color(stream)),
+                _renderer(stream, is_console=is_console),
             ],
         )
     )
@@ -98,11 +100,12 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
     logging.getLogger("apscheduler").setLevel(max(logging.ERROR, root.level))
 
 
-def _renderer(*, is_console: bool, is_colored: bool) -> Any:
+def _renderer(stream: TextIO, *, is_console: bool) -> Any:
     import structlog
 
     if is_console:
-        return structlog.dev.ConsoleRenderer(colors=is_colored, pad_event_to=32)
+        columns = (lambda: shutil.get_terminal_size().columns) if stream.isatty() else None
+        return ConsoleRenderer(has_colours=_wants_color(stream), columns=columns)
     return structlog.processors.JSONRenderer(serializer=_written)
 
 

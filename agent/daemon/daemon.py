@@ -2,7 +2,8 @@
 
 A daemon starts with the recovery pass, before any loop. The first SIGTERM or SIGINT stops it
 gracefully, the second at once; a timer ends it shortly after `engine.shutdown_seconds` in any case.
-A closed terminal (SIGHUP) stops it gracefully too, unless it was started with `nohup`.
+SIGHUP reloads the settings; where it comes from a terminal that was closed, it stops the daemon
+gracefully, unless that was started with `nohup`.
 """
 
 import asyncio
@@ -16,12 +17,20 @@ import structlog
 
 from agent import bootstrap
 from agent.approvals import expiry
+from agent.config.loader import Configuration
 from agent.config.settings import Settings
-from agent.core import audit, file_descriptors
+from agent.core import audit, file_descriptors, logging
+from agent.core.clock import to_iso
 from agent.daemon import event_logging, jobs, startup_retry
+from agent.daemon.channel_slot import ChannelSlot
+from agent.daemon.controlling_terminal import ControllingTerminal
+from agent.daemon.instance_file import InstanceFile
 from agent.daemon.job_scheduler import JobScheduler
-from agent.daemon.prune_job import PruneJob
+from agent.daemon.service_watch import ServiceWatch
+from agent.daemon.settings_reload import SettingsReload
+from agent.daemon.task_spans import TaskSpans
 from agent.daemon.trigger_jobs import TriggerJobs
+from agent.daemon.upkeep_jobs import UpkeepJobs
 from agent.steps.process import secret_command
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
@@ -29,7 +38,6 @@ from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker import watchdog
 
 if TYPE_CHECKING:
-    from agent.channels.supervisor import Channels
     from agent.server.server_thread import Server
     from agent.tasks.worker.worker import Worker
 
@@ -38,6 +46,8 @@ log = structlog.get_logger(__name__)
 _FORCED_EXIT_SECONDS: Final = 10.0
 """How long after the configured shutdown time the process ends itself."""
 
+_APPROVAL_CHECK: Final = "approval check"
+
 OnReady = Callable[[str | None], Coroutine[Any, Any, None]]
 
 
@@ -45,14 +55,16 @@ async def serve(
     settings: Settings,
     database: Database,
     *,
+    configuration: Configuration | None = None,
     on_ready: OnReady | None = None,
     has_api: bool = True,
     has_channels: bool = True,
-    has_pruning: bool = True,
+    has_upkeep: bool = True,
 ) -> None:
     """Run tasks until a signal stops the process; the caller holds the lock.
 
-    `on_ready` gets the address of the HTTP API, or None without one. A signal cancels it.
+    `configuration` is where the settings come from; without it they cannot be reloaded. `on_ready` gets
+    the address of the HTTP API, or None without one. A signal cancels it.
     """
     file_descriptors.raise_limit()
     audit.configure(settings.home, is_logged=True)
@@ -61,15 +73,13 @@ async def serve(
     first_event = await startup_retry.with_retries(tail.open, is_idempotent=True)
     await startup_retry.recover(database)
     worker = bootstrap.build_worker(settings, database)
-    daemon = Daemon(
-        settings,
-        database,
-        worker,
-        tail,
-        _open_server(settings, database, worker, first_event) if has_api else None,
-        _open_channels(settings, database) if has_channels else None,
-    )
-    await daemon.run(on_ready, has_pruning=has_pruning)
+    server = _open_server(settings, database, worker, first_event) if has_api else None
+    url = None if server is None else server.url
+    channels = ChannelSlot(settings, database, url) if has_channels else None
+    daemon = Daemon(settings, database, worker, tail, server, channels)
+    if configuration is not None:
+        daemon.offer_reload(configuration, is_described=has_api)
+    await daemon.run(on_ready, has_upkeep=has_upkeep)
 
 
 class Daemon:
@@ -82,7 +92,7 @@ class Daemon:
         worker: "Worker",
         tail: EventTail,
         server: "Server | None",
-        channels: "Channels | None",
+        channels: ChannelSlot | None,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -92,22 +102,47 @@ class Daemon:
         self._channels = channels
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
+        self._is_nohup = False
+        self._has_log = False
+        self._log_keys: event_logging.LogKeys | None = None
+        self._has_task_spans = True
+        self._service = ServiceWatch(worker, server, settings.engine.lease_seconds)
         self._greeting: asyncio.Task[None] | None = None
         self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
-        self._prune_job: PruneJob | None = None
+        self._upkeep = UpkeepJobs(settings, database, worker.health, self._jobs)
         self._triggers: TriggerJobs | None = None
+        self._sync: jobs.WorkflowSyncJob | None = None
+        self._terminal = ControllingTerminal()
+        self._reload: SettingsReload | None = None
+        self._reloading: asyncio.Task[dict[str, Any]] | None = None
+        self._instance_file: InstanceFile | None = None
 
-    async def run(self, on_ready: OnReady | None, *, has_pruning: bool = True) -> None:
+    def offer_reload(self, configuration: Configuration, *, is_described: bool) -> None:
+        """Let signals and the HTTP API reload the settings; `is_described` writes the instance file."""
+        clock = self._database.clock
+        if is_described:
+            started_at = to_iso(clock.now()) or ""
+            self._instance_file = InstanceFile(self._settings.home, configuration, started_at)
+        self._reload = SettingsReload(configuration, self._apply, self._instance_file, clock)
+        if self._server is not None:
+            self._server.reload = self._reload_settings
+
+    async def run(self, on_ready: OnReady | None, *, has_upkeep: bool = True) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
         self._handle_signals()
+        # A further worker of the same database has the same ends in its tail.
+        self._has_task_spans = has_upkeep
         self._start_listeners()
         if on_ready is not None:
             # Before the jobs: it reads the workflow files too, in this thread.
             url = None if self._server is None else self._server.url
             self._greeting = asyncio.create_task(on_ready(url))
-        if has_pruning and self._settings.prune.is_on:
-            self._add_pruning()
+        if has_upkeep:
+            self._upkeep.add()
         self._start_jobs()
+        self._service.start()
+        if self._instance_file is not None:
+            self._instance_file.write(None if self._server is None else self._server.url)
         try:
             if self._greeting is not None:
                 await asyncio.wait({self._greeting})
@@ -123,13 +158,17 @@ class Daemon:
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop, number)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            self._loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        self._is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def _start_listeners(self) -> None:
         """Subscribe the log and the channels to committed events."""
-        if self._settings.log.level in ("debug", "info"):
-            self._tail.subscribe(event_logging.log_events, event_logging.EVENT_TYPES)
+        spans = self._worker.services.spans
+        task_spans = None if spans is None else TaskSpans(self._database, spans)
+        self._log_keys = None if task_spans is None else task_spans.log_keys
+        self._subscribe_log()
+        if task_spans is not None and self._has_task_spans:
+            task_spans.subscribe(self._tail)
         if self._channels is not None:
             # This worker's commits wake the channels at once; other processes' come by the tail.
             self._worker.commit_listeners.append(self._channels.wake_for)
@@ -138,10 +177,19 @@ class Daemon:
         self._worker.commit_listeners.append(self._tail.wake)
         self._tail.start()
 
+    def _subscribe_log(self) -> None:
+        """Log events, once the level lets them through."""
+        if self._settings.log.level in ("debug", "info") and not self._has_log:
+            self._has_log = True
+            self._tail.subscribe(
+                lambda events: event_logging.log_events(events, self._log_keys),
+                event_logging.EVENT_TYPES,
+            )
+
     def _start_jobs(self) -> None:
         settings, database = self._settings, self._database
         triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
-        sync = jobs.WorkflowSyncJob(
+        sync = self._sync = jobs.WorkflowSyncJob(
             settings,
             database,
             self._server,
@@ -151,17 +199,8 @@ class Daemon:
         )
         check = expiry.ApprovalCheck(database, database.clock)
         self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
-        self._jobs.every("approval check", settings.approvals.loop_seconds, check.run)
+        self._jobs.every(_APPROVAL_CHECK, settings.approvals.loop_seconds, check.run)
         self._jobs.start()
-
-    def _add_pruning(self) -> None:
-        name = "prune"
-        self._prune_job = PruneJob(
-            self._settings.prune, self._database, lambda instant: self._jobs.set_time(name, instant)
-        )
-        self._jobs.at(name, self._prune_job.run)
-        self._jobs.on_jump("prune after a jump", self._prune_job.handle_jump)
-        self._prune_job.start()
 
     def _stop(self, number: signal.Signals) -> None:
         """Stop gracefully at the first signal, and at once at the second."""
@@ -170,29 +209,55 @@ class Daemon:
             _exit_now(128 + number)
         self._is_stopping = True
         log.info("stopping", signal=number.name)
+        self._service.note_stop()
         _exit_after(self._settings.engine.shutdown_seconds + _FORCED_EXIT_SECONDS)
         if self._server is not None:
             self._server.stop()
         if self._channels is not None:
             self._channels.stop()
-        if self._prune_job is not None:
-            self._prune_job.stop()
+        self._upkeep.stop()
         if self._greeting is not None:
             self._greeting.cancel()
         self._worker.stop()
 
     def _hang_up(self) -> None:
-        """Stop gracefully once: a closed terminal may send SIGHUP twice."""
-        self._loop.remove_signal_handler(signal.SIGHUP)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        if not self._is_stopping:
-            self._stop(signal.SIGHUP)
+        """Reload the settings; after the loss of the terminal, stop gracefully once."""
+        if self._terminal.is_lost():
+            # It may be sent twice, by the kernel and by the shell.
+            if not self._is_stopping and not self._is_nohup:
+                self._stop(signal.SIGHUP)
+        elif self._reload is not None and not self._is_stopping:
+            self._reloading = self._loop.create_task(self._reload_settings())
+
+    async def _reload_settings(self) -> dict[str, Any]:
+        """Reload the settings, and tell the service manager."""
+        assert self._reload is not None
+        with self._service.reloading():
+            return await self._reload.run()
+
+    async def _apply(self, old: Settings, settings: Settings) -> None:
+        """Let every part use changed settings."""
+        self._settings = settings
+        if old.log != settings.log:
+            logging.configure(settings.log.format, settings.log.level)
+            self._subscribe_log()
+        bootstrap.reconfigure_worker(self._worker, old, settings)
+        self._upkeep.disks.settings = settings.disk
+        if self._triggers is not None:
+            self._triggers.apply(settings)
+        if self._sync is not None:
+            self._sync.apply(settings)
+        self._jobs.set_interval(_APPROVAL_CHECK, settings.approvals.loop_seconds)
+        if self._server is not None:
+            self._server.apply(settings, self._worker.services.limits)
+        if self._channels is not None and old.channels != settings.channels:
+            await self._channels.replace(settings)
 
     async def _close(self) -> None:
+        self._service.stop()
         if self._greeting is not None:
             self._greeting.cancel()
-        if self._prune_job is not None:
-            self._prune_job.stop()
+        self._upkeep.stop()
         if self._triggers is not None:
             await self._triggers.stop()
         await self._jobs.stop()
@@ -200,9 +265,13 @@ class Daemon:
             self._server.stop()
             await self._server.closed()
         await asyncio.to_thread(self._tail.stop)
+        if self._worker.services.spans is not None:
+            await asyncio.to_thread(self._worker.services.spans.close)
         if self._channels is not None:
             self._channels.stop()
             await self._channels.closed()
+        if self._instance_file is not None:
+            self._instance_file.remove()
 
 
 def _open_server(
@@ -223,16 +292,6 @@ def _open_server(
             error=error.strerror or str(error),
         )
         return None
-
-
-def _open_channels(settings: Settings, database: Database) -> "Channels | None":
-    """Return the channels that the configuration turns on, not yet running; None without any."""
-    if not settings.channels.turned_on:
-        return None
-    # Imported only where there are channels: the HTTP client takes a while to load.
-    from agent.channels.supervisor import Channels
-
-    return Channels(settings, database)
 
 
 def _exit_after(seconds: float) -> None:

@@ -8,7 +8,9 @@ from agent import bootstrap
 from agent.config.settings import Settings
 from agent.core import event_loop, logging
 from agent.daemon import startup_retry
+from agent.daemon.task_spans import TaskSpans
 from agent.store.db.database import Database
+from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker import watchdog
 
 
@@ -54,4 +56,16 @@ class EmbeddedWorker:
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
         with watchdog.watching(self._worker.blocks):
-            await self._worker.run()
+            spans = self._worker.services.spans
+            if spans is None:
+                await self._worker.run()
+                return
+            tail = EventTail(self._database)
+            TaskSpans(self._database, spans).subscribe(tail)
+            self._worker.commit_listeners.append(tail.wake)
+            tail.start()
+            try:
+                await self._worker.run()
+            finally:
+                await asyncio.to_thread(tail.stop)
+                await asyncio.to_thread(spans.close)

@@ -1,6 +1,7 @@
 """Committed events in the log: how tasks start and end, questions to people, and what went wrong."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -21,13 +22,21 @@ _QUESTION_EVENTS: Final = frozenset({"approval.requested", "approval.renewed", "
 _WARNING_EVENTS: Final = frozenset({"tool_call.unknown", "step.lost"})
 _TRIGGER_EVENTS: Final = frozenset(TRIGGER_NOTICES)
 
+LogKeys = Callable[[set[str]], dict[str, dict[str, str]]]
+
 EVENT_TYPES: Final = _TASK_EVENTS | _QUESTION_EVENTS | _WARNING_EVENTS | _TRIGGER_EVENTS
 
 
-def log_events(events: list[tuple[Any, ...]]) -> None:
-    """Log events of `EVENT_TYPES`, as the event tail gives them."""
-    log = structlog.get_logger("agent.tasks")
+def log_events(events: list[tuple[Any, ...]], log_keys: LogKeys | None = None) -> None:
+    """Log events of `EVENT_TYPES`, as the event tail gives them.
+
+    `log_keys` returns what else lines about tasks contain: their traces.
+    """
+    more = {}
+    if log_keys is not None:
+        more = log_keys({event[0] for event in events if event[0] is not None})
     for task_id, _, event, _, attempt, _, data in events:
+        log = structlog.get_logger("agent.tasks").bind(**more.get(task_id, {}))
         if event in _WARNING_EVENTS:
             details = {} if attempt is None else {"attempt": attempt}
             log.warning(event, task=task_id, **details, data=_decoded(data))

@@ -74,6 +74,16 @@ class JobScheduler:
         """Run a function at the instants that `set_time` gives."""
         self._add(_Job(name, function, self, is_repeated=True))
 
+    def set_interval(self, name: str, seconds: float) -> None:
+        """Change the interval of a job of `every`; it runs once soon."""
+        job = self._jobs[name]
+        if job.interval_seconds == seconds:
+            return
+        job.interval_seconds = seconds
+        if self._scheduler is not None:
+            timer = self._scheduler.get_job(name)
+            timer.modify(trigger=_Interval(seconds), next_run_time=datetime.now(UTC))
+
     def safety_net(self, name: str, function: JobFunction, seconds: float = 60.0) -> None:
         """Run a function with this interval by the monotonic clock, whatever the other clocks do."""
         job = self._add(_Job(name, function, self, interval_seconds=seconds))

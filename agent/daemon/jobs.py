@@ -61,6 +61,11 @@ class WorkflowSyncJob:
         if server is not None:
             server.startup.has_workflows = False
 
+    def apply(self, settings: Settings) -> None:
+        """Follow the workflow directory of changed settings from the next run on."""
+        if not self._sync.follows(settings):
+            self._sync = workflow_sync.WorkflowSync(settings)
+
     async def run(self) -> None:
         """Record the changes since the last run."""
         try:

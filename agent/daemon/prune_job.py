@@ -1,5 +1,7 @@
 """Removes old tasks while the daemon runs, as `agent db prune` does, if `[prune]` turns it on.
 
+Large values in the database that nothing refers to are removed by default.
+
 The removal must not slow tasks down: its transactions are short, it pauses after each for several times
 as long as that took, and one run removes a bounded number of rows. What is left then is removed a
 little later.
@@ -19,6 +21,7 @@ from agent.config.settings import PruneSettings
 from agent.core.clock import SECOND
 from agent.daemon.clock_jumps import ClockJumps
 from agent.store import free_space, pruning
+from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, Database
 from agent.store.engine import conversation_rows
 
@@ -47,6 +50,7 @@ class PruneJob:
     ) -> None:
         self._age_us = int(settings.older_than_days * 86_400 * SECOND)
         self._idle_us = int(settings.conversations_idle_days * 86_400 * SECOND)
+        self._removes_artifacts = settings.unused_artifacts
         self._interval_us = int(settings.every_hours * 3600 * SECOND)
         self._database = database
         self._set_time = set_time
@@ -103,6 +107,9 @@ class PruneJob:
         now = self._database.clock.now()
         if self._age_us:
             yield from pruning.prune_in_steps(connection, now - self._age_us)
+        elif self._removes_artifacts:
+            for count in artifact_rows.prune_in_steps(connection, now, is_inside_only=True):
+                yield "artifacts", count
         if self._idle_us:
             for count in conversation_rows.forget_idle_in_steps(connection, now - self._idle_us):
                 yield "conversations", count

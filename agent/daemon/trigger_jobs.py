@@ -19,6 +19,7 @@ from agent.config.settings import Settings
 from agent.core.clock import SECOND
 from agent.daemon.job_scheduler import JobScheduler
 from agent.daemon.workflow_sync import WorkflowChange
+from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.worker import Worker
@@ -75,6 +76,12 @@ class TriggerJobs:
             self._watchers.start()
             self._worker.commit_listeners.append(self._on_commit)
         await self._refresh()
+
+    def apply(self, settings: Settings) -> None:
+        """Fire and poll by changed settings from now on."""
+        self._settings = settings
+        self._schedules.budget = settings.budget
+        self._watchers.apply(bootstrap.limits_of(settings))
 
     async def on_sync(self, _changes: list[WorkflowChange]) -> None:
         """Follow the definitions that a sync has changed."""
@@ -207,6 +214,10 @@ class WatchThread:
             if not self._is_stopped:
                 self._thread.start()
                 self._has_started.wait()
+
+    def apply(self, limits: Limits) -> None:
+        """Poll within changed limits; polls in flight keep theirs."""
+        self._runner.limits = limits
 
     def start_due(self) -> None:
         """Start polls of due watchers."""

@@ -7,22 +7,24 @@ version that they started with. The triggers of a workflow follow in the same tr
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
 import agent.steps.spec.registry  # noqa: F401
-from agent.config.settings import Settings
 from agent.steps.attempt.prepare import watch_secrets
-from agent.steps.spec.agent_config import workflows_of
+from agent.steps.spec.child_workflows import workflows_of
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import trigger_rows, workflow_versions
 from agent.triggers import sync
-from agent.workflows import loader
+from agent.workflows import file_names, loader
 from agent.workflows.diagnostics import Problem
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph
 from agent.workflows.templates.templates import is_template
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class WorkflowChange:
 class WorkflowSync:
     """Records the workflow files of a directory as they change."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: "Settings") -> None:
         self._directory = Directory(settings.workflow_directory)
         self._hashes: dict[str, str] = {}
         self._is_behind = True
@@ -47,6 +49,10 @@ class WorkflowSync:
         self._missing: set[str] = set()
         """Workflows whose file was missing in the last scan; in the next one their triggers go."""
 
+    def follows(self, settings: "Settings") -> bool:
+        """Whether it reads the workflow directory of these settings."""
+        return self._directory.path == settings.workflow_directory
+
     def sync(self, database: Database) -> list[WorkflowChange]:
         """Record the changes since the last call and return them for the log.
 
@@ -56,13 +62,16 @@ class WorkflowSync:
         if not self._is_behind and not self._missing:
             return []
         known = self._hashes
-        current = {name: file.graph.hash for name, file in self._directory.workflows.items()}
+        current = {
+            name: f"{file.graph.hash} {file.graph.code_text}"
+            for name, file in self._directory.workflows.items()
+        }
         for file in self._directory.workflows.values():
             watch_secrets(file.graph)
         changes: list[WorkflowChange] = []
         with database.connect("writer") as connection:
-            for name, graph_hash in current.items():
-                if known.get(name) != graph_hash:
+            for name, content in current.items():
+                if known.get(name) != content:
                     changes += self._record(connection, name, database.clock.now())
             for name in self._removed(connection):
                 with connection.transaction():
@@ -134,7 +143,14 @@ class WorkflowSync:
             with connection.transaction():
                 before = workflow_versions.latest(connection, name)
                 version = workflow_versions.register(
-                    connection, name, file.graph.hash, file.graph.text, file.text, path, now
+                    connection,
+                    name,
+                    file.graph.hash,
+                    file.graph.text,
+                    file.text,
+                    path,
+                    now,
+                    file.graph.code_text,
                 )
                 triggers = sync.sync_workflow(connection, file.graph, version, self._owner, now)
         except (StoreError, ValueError) as error:
@@ -166,12 +182,30 @@ def _broken(problem: str, defect: BaseException | None) -> WorkflowChange:
     return WorkflowChange("workflow.broken", details)
 
 
-def has_children(graph: Graph) -> bool:
-    """Whether a workflow may run others as child tasks."""
-    return any(
-        step.kind == "workflow" or (step.kind == "agent" and workflows_of(step.config))
-        for step in graph.steps
-    )
+def record_newest(database: Database, name: str) -> None:
+    """Record the file of a workflow as it is now; raise `WorkflowError` if it is broken.
+
+    A file in Python is left as it was recorded: only a start of its workflow runs it.
+    """
+    with database.connect("writer") as connection:
+        latest = workflow_versions.latest(connection, name)
+        path = None if latest is None or latest[3] is None else Path(latest[3])
+        if path is None or path.suffix == ".py" or not path.is_file():
+            return
+        file = loader.load(path)
+        if file.graph.name != name:
+            return
+        with connection.transaction():
+            workflow_versions.register(
+                connection,
+                name,
+                file.graph.hash,
+                file.graph.text,
+                file.text,
+                str(path),
+                database.clock.now(),
+                file.graph.code_text,
+            )
 
 
 def record_beside(database: Database, path: Path, graph: Graph) -> None:
@@ -199,6 +233,7 @@ def record_beside(database: Database, path: Path, graph: Graph) -> None:
                     file.text,
                     str(file.path.absolute()),
                     database.clock.now(),
+                    file.graph.code_text,
                 )
 
 
@@ -207,7 +242,7 @@ def _file_beside(connection: Connection, path: Path, name: str) -> loader.Workfl
     if known is not None and (known[3] is None or Path(known[3]).parent != path.parent):
         return None
     # Not `.py`: such a file may be a module with functions for steps.
-    for suffix in loader.SUFFIXES:
+    for suffix in file_names.SUFFIXES:
         candidate = path.with_name(name + suffix)
         if suffix != ".py" and candidate.is_file():
             file = loader.load(candidate)

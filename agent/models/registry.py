@@ -69,6 +69,11 @@ class ModelRegistry:
     daily_microusd: int | None = None
     daily_ms: int | None = None
 
+    def replace_with(self, other: "ModelRegistry") -> None:
+        """Take over models, default and limits; calls in flight keep their model."""
+        for name in ModelRegistry.__slots__:
+            setattr(self, name, getattr(other, name))
+
     def get(self, name: str | None) -> Model:
         """Return a model by its name, or the default; raise `ModelError` when there is none."""
         chosen = name or self.default
@@ -111,8 +116,21 @@ def _limit(amount: float, parts: int) -> int | None:
 
 
 def load(model: Model) -> None:
-    """Import the connector of a model's provider; any thread may call this."""
-    import_module(_module_of(model))
+    """Import the connector of a model's provider; any thread may call this.
+
+    Raises `ModelError` where the provider's library is not installed: only some users need it.
+    """
+    try:
+        import_module(_module_of(model))
+    except ModuleNotFoundError as error:
+        if error.name != model.provider:
+            raise
+        raise ModelError(
+            "no_library",
+            "input",
+            f"model {model.name} needs a library: `python -m pip install {model.provider}`",
+            may_retry=False,
+        ) from None
 
 
 def is_loaded(model: Model) -> bool:

@@ -22,10 +22,15 @@ from agent.server.event_stream import EventStream
 from agent.server.failed_auth_limiter import FailedAuthLimiter
 from agent.server.header_limits import CONNECTION
 from agent.server.idempotency import IdempotencyKeys
+from agent.server.live_feed import LiveFeed
 from agent.server.metrics import ServerMetrics
+from agent.server.pages.notices import Notices
+from agent.server.pages.page_registry import sections_of
+from agent.server.pages.page_set import PAGES
+from agent.server.pages.renderings import Renderings
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
-from agent.server.request_guard import RequestGuard
+from agent.server.request_guard import PageAccess, RequestGuard
 from agent.server.route_registry import RouteRegistry, mount
 from agent.server.routes import (
     approvals,
@@ -38,6 +43,7 @@ from agent.server.routes import (
     health,
     hooks,
     links,
+    load,
     memories,
     state,
     steps,
@@ -45,6 +51,8 @@ from agent.server.routes import (
     triggers,
     workflows,
 )
+from agent.server.routes.settings import routes as settings_routes
+from agent.server.sessions import Sessions, cookie_name
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
@@ -69,7 +77,9 @@ ROUTES: list[RouteRegistry] = [
     events.routes,
     hooks.routes,
     links.routes,
+    settings_routes,
     health.routes,
+    load.routes,
     description.routes,
 ]
 
@@ -80,6 +90,7 @@ def build_context(
     worker: Worker,
     worker_loop: asyncio.AbstractEventLoop,
     tokens: Tokens,
+    sessions: Sessions,
     startup: Startup,
     count_from: LogPosition | None = None,
 ) -> Context:
@@ -111,6 +122,8 @@ def build_context(
         readiness=Readiness(read_pool, database.clock.monotonic),
         failed_auth_limiter=FailedAuthLimiter(database.clock.monotonic),
         tokens=tokens,
+        sessions=sessions,
+        live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
         startup=startup,
         health=worker.health,
     )
@@ -137,8 +150,16 @@ def build(context: Context) -> ASGIApp:
         exception_handlers={HTTPException: _refuse},
     )
     app.state.context = context
-    mount(app, ROUTES)
-    guard = RequestGuard(app, context.settings.server, context.tokens, context.failed_auth_limiter)
+    app.state.renderings = Renderings()
+    app.state.notices = Notices()
+    mount(app, [*ROUTES, *PAGES])
+    guard = RequestGuard(
+        app,
+        context.settings.server,
+        context.tokens,
+        context.failed_auth_limiter,
+        PageAccess(context.sessions, sections_of(PAGES), cookie_name(context.settings.home)),
+    )
     return _ResponseHeaders(guard, context.metrics)
 
 
@@ -167,11 +188,10 @@ class _ResponseHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._metrics.count_response(message["status"])
-                message["headers"] = [
-                    *message.get("headers", []),
-                    (b"cache-control", b"no-store"),
-                    (b"x-content-type-options", b"nosniff"),
-                ]
+                headers = message.get("headers", [])
+                message["headers"] = [*headers, (b"x-content-type-options", b"nosniff")]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    message["headers"].append((b"cache-control", b"no-store"))
                 connection = scope.get(CONNECTION)
                 if connection is not None and connection.awaits_body_of(scope):
                     message["headers"].append((b"connection", b"close"))

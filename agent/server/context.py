@@ -1,6 +1,8 @@
 """The parts of one running server, as the routes reach them."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 
@@ -9,24 +11,32 @@ from agent.server.db_pool import DbPool
 from agent.server.event_counts import EventCounts
 from agent.server.event_stream import EventStream
 from agent.server.failed_auth_limiter import FailedAuthLimiter
+from agent.server.grants import TokenGrant
 from agent.server.idempotency import IdempotencyKeys
+from agent.server.live_feed import LiveFeed
 from agent.server.metrics import ServerMetrics
 from agent.server.readiness import Readiness
 from agent.server.route_registry import GRANT
+from agent.server.sessions import Sessions
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
-from agent.server.tokens import TokenGrant, Tokens
+from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.health import Health
+from agent.telemetry import trace_context
+
+Reload = Callable[[], Awaitable[dict[str, Any]]]
+"""Reads the configuration again and applies it; returns what was applied and what was not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Context:
     """The parts of one server."""
 
     settings: Settings
+    """Replaced when the configuration is reloaded."""
     database: Database
     operator: Operator
     read_pool: DbPool
@@ -41,9 +51,13 @@ class Context:
     readiness: Readiness
     failed_auth_limiter: FailedAuthLimiter
     tokens: Tokens
+    sessions: Sessions
+    live_feed: LiveFeed
     startup: Startup
     health: Health
     """The worker's present problems."""
+    reload: Reload | None = None
+    """None where the process that serves cannot reload its configuration."""
 
 
 def context_of(request: Request) -> Context:
@@ -61,3 +75,11 @@ def caller(request: Request) -> TokenGrant:
     grant = request.scope[GRANT]
     assert isinstance(grant, TokenGrant)
     return grant
+
+
+def trace_of_caller(request: Request) -> dict[str, str]:
+    """Return the caller's trace, for what a task records of its start; empty without traces."""
+    if not context_of(request).settings.telemetry.endpoint:
+        return {}
+    caller_span = trace_context.parse(request.headers.get(trace_context.KEY))
+    return {} if caller_span is None else {trace_context.KEY: caller_span.traceparent}

@@ -66,9 +66,24 @@ TASK: Final[dict[str, Any]] = {
     "chat_origin": None,
     "children": [],
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
+    "latest_version": 3,
+    "changed_code": [],
     "steps": [STEP],
 }
-TASKS: Final = {"tasks": [{**SUMMARY, "waits": 0, "signal": None, "delay": None}], "next": None}
+LISTED: Final[dict[str, Any]] = {
+    **SUMMARY,
+    "status": "running",
+    "activity": "waiting",
+    "ended_at": None,
+    "input_preview": "max_amount=250",
+    "trigger": {"kind": "api", "id": None},
+    "parent": None,
+    "waiting_for": [{"count": 1, "what": "signal", "name": "go"}],
+    "waits": 1,
+    "signal": "go",
+    "delay": None,
+}
+TASKS: Final = {"tasks": [LISTED], "next": None, "total": 1, "searched": None}
 STEPS: Final = {"steps": [STEP]}
 TRANSCRIPT: Final[dict[str, Any]] = {
     "task": TASK_ID,
@@ -98,6 +113,52 @@ TRANSCRIPT: Final[dict[str, Any]] = {
         }
     ],
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
+}
+STEP_INSPECTION: Final[dict[str, Any]] = {
+    "task": TASK_ID,
+    "workflow": "invoice-triage",
+    "version": 3,
+    "step": "lines[3]",
+    "kind": "python",
+    "status": "succeeded",
+    "attempt": 1,
+    "max_attempts": 3,
+    "parallel_index": 3,
+    "parallel_count": 8,
+    "item": {"amount": 12.5},
+    "depends_on": ["fetch"],
+    "definition": {"call": "my_steps:check", "with": {"line": "{{ item }}"}},
+    "kept_from": None,
+    "waiting_on": None,
+    "wake_at": None,
+    "skip_reason": None,
+    "output": {"ok": True},
+    "error": None,
+    "started_at": AT,
+    "ended_at": _LATER,
+    "state": None,
+    "usage": None,
+    "latest_version": 3,
+    "changed_code": [],
+    "calls": [],
+    "items": [],
+    "attempts": [
+        {
+            "attempt": 1,
+            "status": "succeeded",
+            "started_at": AT,
+            "ended_at": _LATER,
+            "config": {"call": "my_steps:check", "with": {"line": {"amount": 12.5}}},
+            "config_clipped": False,
+            "output": {"ok": True},
+            "error": None,
+            "traceback": None,
+            "approvals": [],
+            "waits": [],
+            "log": [{"at": AT, "stream": "stdout", "text": "checked 1 line"}],
+            "log_clipped": False,
+        }
+    ],
 }
 LOGS: Final = {
     "logs": [

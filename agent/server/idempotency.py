@@ -14,8 +14,8 @@ from fastapi import Header
 
 from agent.core.ids import content_hash, request_hash
 from agent.server.db_pool import DbPool
+from agent.server.grants import TokenGrant
 from agent.server.problems import Problem, retry_later
-from agent.server.tokens import TokenGrant
 from agent.store import idempotency_keys
 from agent.store.db.database import Database
 from agent.store.idempotency_keys import KeyedRequest

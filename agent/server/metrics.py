@@ -1,20 +1,20 @@
 """`/metrics` in Prometheus's text format."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from agent import __version__
 from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.money import MICROUSD
 from agent.core.state_machine import FiringStatus, StepStatus, TaskStatus
+from agent.server import host_metrics
+from agent.server.exposition import family, histogram, single
+from agent.server.host_metrics import HostGauges
 from agent.store.db.database import Connection
 from agent.store.engine import budget_rows, firing_rows, reads, trigger_rows, workers
 from agent.store.read import health
-from agent.tasks.commit.metrics import Histogram
-from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.worker.worker import Worker
-
-MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,95 +74,105 @@ class ServerMetrics:
         """Count a response."""
         self._responses[status] += 1
 
-    def exposition(self, gauges: DatabaseGauges, events: Counter[str]) -> str:
+    def exposition(self, gauges: DatabaseGauges, host: HostGauges, events: Counter[str]) -> str:
         """Write all metrics in Prometheus's text format."""
         lines = [
+            *family(
+                "agent_build_info", "gauge", "This program's version.", "version", {__version__: 1}
+            ),
             *_task_lines(gauges),
             *_spending_lines(gauges),
             *_trigger_lines(gauges),
             *_event_lines(events),
+            *host_metrics.lines(host),
             *self._process_lines(),
         ]
         return "\n".join(lines) + "\n"
 
     def _process_lines(self) -> Iterable[str]:
         worker, commits = self._worker, self._worker.committer.metrics
-        yield from _family(
+        yield from family(
             "agent_firings_total",
             "counter",
             "Fates that this process gave to schedules' instants and watchers' items.",
             "status",
             {status.value: worker.firings.counts[status] for status in FiringStatus},
         )
-        yield from _single(
+        yield from single(
             "agent_attempts_in_flight", "gauge", "Attempts that this process runs.", worker.running
         )
-        yield from _single(
+        yield from single(
+            "agent_slots",
+            "gauge",
+            "Attempts that this process may run at the same time.",
+            worker.settings.slots,
+        )
+        yield from single(
             "agent_attempts_total",
             "counter",
             "Attempts that this process started.",
             worker.attempts_started,
         )
-        yield from _family(
-            "agent_http_answers_total",
+        yield from family(
+            "agent_http_responses_total",
             "counter",
             "Responses of this API.",
-            "status",
+            "code",
             {str(status): count for status, count in sorted(self._responses.copy().items())},
         )
-        yield from _single(
+        yield from single(
             "agent_event_loop_blocks_total",
             "counter",
             "How often the event loop was blocked for more than a second.",
             worker.blocks.count,
         )
-        yield from _single(
+        yield from single(
             "agent_event_loop_blocked_seconds_total",
             "counter",
             "How long those blocks took.",
             worker.blocks.seconds,
         )
-        yield from _histogram(
-            "agent_turn_seconds", "How long the worker's commits took.", commits.seconds
+        yield from histogram(
+            "agent_commit_duration_seconds", "How long the worker's commits took.", commits.seconds
         )
-        yield from _histogram(
-            "agent_turn_batch", "Outcomes and new tasks per commit.", commits.carried
+        yield from histogram(
+            "agent_commit_batch_size", "Outcomes and new tasks per commit.", commits.carried
         )
 
 
 def _task_lines(gauges: DatabaseGauges) -> Iterable[str]:
     tasks = {status.value: gauges.tasks.get(status.value, 0) for status in TaskStatus}
     steps = {status.value: gauges.steps.get(status.value, 0) for status in StepStatus}
-    yield from _family("agent_tasks", "gauge", "Tasks by status.", "status", tasks)
-    yield from _family(
+    yield from family("agent_tasks", "gauge", "Tasks by status.", "status", tasks)
+    yield from family(
         "agent_steps", "gauge", "Steps by status, of tasks that have not ended.", "status", steps
     )
-    yield from _single(
+    yield from single(
         "agent_queue_age_seconds",
         "gauge",
         "How long the oldest due task has been due.",
         gauges.queue_age_seconds,
     )
-    yield from _single(
+    yield from single(
         "agent_unknown_effects",
         "gauge",
         "Effects with an unknown result that wait for a person (at most 100 are counted).",
         gauges.unknowns,
     )
-    yield from _single(
+    yield from single(
         "agent_approvals_waiting", "gauge", "Questions that wait for a person.", gauges.approvals
     )
-    yield from _single("agent_workers", "gauge", "Workers not known to be dead.", gauges.workers)
+    yield from single("agent_workers", "gauge", "Workers not known to be dead.", gauges.workers)
 
 
 def _event_lines(events: Counter[str]) -> Iterable[str]:
-    yield from _single(
+    yield from single(
         "agent_unknowns_total",
         "counter",
         "Effects whose result became unknown since this process started.",
         events["tool_call.unknown"],
     )
-    yield from _family(
+    yield from family(
         "agent_events_total",
         "counter",
         "Events that all processes have committed since this one started.",
@@ -172,14 +182,14 @@ def _event_lines(events: Counter[str]) -> Iterable[str]:
 
 
 def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
-    yield from _single(
+    yield from single(
         "agent_schedule_lag_seconds",
         "gauge",
         "How long the most overdue schedule has been due.",
         gauges.schedule_lag_seconds,
     )
     firings = {status.value: gauges.firings.get(status.value, 0) for status in FiringStatus}
-    yield from _family(
+    yield from family(
         # No counter: what is queued starts, and old firings are pruned.
         "agent_firings",
         "gauge",
@@ -187,7 +197,7 @@ def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
         "status",
         firings,
     )
-    yield from _family(
+    yield from family(
         "agent_watcher_failures",
         "gauge",
         "Failed polls in a row, of watchers that fail.",
@@ -198,49 +208,15 @@ def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
 
 def _spending_lines(gauges: DatabaseGauges) -> Iterable[str]:
     tokens, microusd, ms = gauges.spent
-    yield from _single("agent_model_tokens_total", "counter", "Tokens that models used.", tokens)
-    yield from _single(
+    yield from single("agent_model_tokens_total", "counter", "Tokens that models used.", tokens)
+    yield from single(
         "agent_model_usd_total", "counter", "What models cost, in dollars.", microusd / MICROUSD
     )
-    yield from _single(
+    yield from single(
         "agent_model_seconds_total", "counter", "Time that calls of models took.", ms / 1000
     )
     about = "used of this day's budget (UTC), reservations for calls of unknown use included."
     tokens, microusd, ms = gauges.used_today
-    yield from _single("agent_model_tokens_today", "gauge", f"Tokens {about}", tokens)
-    yield from _single("agent_spend_usd_today", "gauge", f"Dollars {about}", microusd / MICROUSD)
-    yield from _single("agent_model_seconds_today", "gauge", f"Seconds {about}", ms / 1000)
-
-
-def _single(name: str, kind: str, about: str, value: float) -> Iterable[str]:
-    yield from _head(name, kind, about)
-    yield f"{name} {_number(value)}"
-
-
-def _family(
-    name: str, kind: str, about: str, label: str, values: Mapping[str, int]
-) -> Iterable[str]:
-    yield from _head(name, kind, about)
-    for key, value in values.items():
-        yield f'{name}{{{label}="{key}"}} {_number(value)}'
-
-
-def _histogram(name: str, about: str, histogram: Histogram) -> Iterable[str]:
-    yield from _head(name, "histogram", about)
-    cumulative = 0
-    counts, total = list(histogram.counts), histogram.total
-    for bound, count in zip((*histogram.bounds, float("inf")), counts, strict=True):
-        cumulative += count
-        limit = "+Inf" if bound == float("inf") else _number(bound)
-        yield f'{name}_bucket{{le="{limit}"}} {cumulative}'
-    yield f"{name}_sum {_number(total)}"
-    yield f"{name}_count {cumulative}"
-
-
-def _head(name: str, kind: str, about: str) -> Iterable[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(round(value, 6))
+    yield from single("agent_model_tokens_today", "gauge", f"Tokens {about}", tokens)
+    yield from single("agent_spend_usd_today", "gauge", f"Dollars {about}", microusd / MICROUSD)
+    yield from single("agent_model_seconds_today", "gauge", f"Seconds {about}", ms / 1000)

@@ -1,6 +1,6 @@
 """The OpenAPI description, completed with problem documents and tokens."""
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -10,12 +10,39 @@ from agent.server.route_registry import problem_response
 from agent.server.schemas.base import models_by_name
 from agent.server.schemas.problems import ProblemDocument
 
+TAGS: Final = {
+    "workflows": "Definitions: list, show, add and remove them.",
+    "tasks": "Executions of workflows: start, list, show and control them.",
+    "steps": "The steps of a task: their logs, their calls, and unknown effects.",
+    "calls": "Calls of models and tools.",
+    "budgets": "What tasks used of models, and their limits.",
+    "conversations": "What people and agents said.",
+    "artifacts": "Large values, by their hash.",
+    "approvals": "Questions to people, and the answers.",
+    "triggers": "Schedules and watchers.",
+    "memories": "What agents remember.",
+    "state": "Values that outlive tasks.",
+    "events": "What happened, as a list and as a stream.",
+    "hooks": "Webhooks that start workflows.",
+    "links": "Signed answers.",
+    "agent": "The running agent: its state, and its settings read again.",
+    "health": "Health, readiness, metrics and load.",
+    "description": "This description.",
+}
+"""What each group of operations is for."""
+
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """Return the description of an application, built once."""
     if app.openapi_schema is None:
         document = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            # Relative to the address that the description comes from: a proxy may be in front of it.
+            servers=[{"url": "/", "description": "This agent"}],
+            tags=_tags(app),
         )
         parts = document.setdefault("components", {})
         components = parts.setdefault("schemas", {})
@@ -40,9 +67,19 @@ def describe(app: FastAPI) -> dict[str, Any]:
             scope = getattr(route, "required", None)
             for method in (route.methods or ()) if route.include_in_schema else ():
                 operation = document["paths"][route.path][method.lower()]
-                if scope != "public":
-                    operation["security"] = [{"token": [scope]}]
+                operation["security"] = [] if scope == "public" else [{"token": [scope]}]
                 if route.body_field is not None:
                     operation["responses"]["415"] = problem_response("The body is not JSON")
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _tags(app: FastAPI) -> list[dict[str, Any]]:
+    """Return the groups of operations, in the order of the routes."""
+    names = dict.fromkeys(
+        str(tag)
+        for route in app.routes
+        if isinstance(route, APIRoute) and route.include_in_schema
+        for tag in route.tags
+    )
+    return [{"name": name, "description": TAGS[name]} for name in names]

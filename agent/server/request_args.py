@@ -7,10 +7,11 @@ errors have FastAPI's wording, and all of them are reported at once.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from agent.server.problems import Problem
@@ -26,6 +27,9 @@ class RequestArgs:
         self._request_name = dependant.request_param_name
         self._path = dependant.path_params
         self._query = dependant.query_params
+        self._repeatable = [
+            field.alias for field in self._query if list in _parts(field.field_info.annotation)
+        ]
         self._headers = dependant.header_params
         self._body = dependant.body_params
 
@@ -35,7 +39,7 @@ class RequestArgs:
         errors: list[Any] = []
         _read("path", self._path, request.path_params, values, errors)
         if self._query:
-            _read("query", self._query, request.query_params, values, errors)
+            _read("query", self._query, self._query_values(request.query_params), values, errors)
         if self._headers:
             _read("header", self._headers, request.headers, values, errors)
         for field in self._body:
@@ -47,6 +51,16 @@ class RequestArgs:
         if self._request_name is not None:
             values[self._request_name] = request
         return values
+
+    def _query_values(self, query: QueryParams) -> Mapping[str, Any]:
+        """Return the parameters of a query; those that may be repeated as lists."""
+        given = [name for name in self._repeatable if name in query]
+        return {**query, **{name: query.getlist(name) for name in given}} if given else query
+
+
+def _parts(annotation: Any) -> set[Any]:
+    """Return the types that an annotation is made of: of `list[str] | None` list and None."""
+    return {get_origin(part) or part for part in get_args(annotation) or (annotation,)}
 
 
 def _parsed(content: bytes) -> Any:

@@ -1,15 +1,18 @@
 """The checks that every request passes before a route is looked up.
 
 In this order: the number of requests in progress; an allowed host and origin, so that no web page
-and no rebound DNS name reaches the API through a user's browser; a token; the size of the body. Only
-health, signed webhooks and signed answers need no token. Their routes check the signatures; until
-then such requests share a part of the capacity.
+and no rebound DNS name reaches the API through a user's browser; a token, or a session's cookie for a
+page; the size of the body. Only health, signed webhooks and signed answers need no token. Their
+routes check the signatures; until then such requests share a part of the capacity.
 """
 
 import asyncio
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 from starlette.datastructures import Headers
@@ -18,9 +21,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agent.config.settings import ServerSettings
 from agent.core.log_limit import LogLimit
 from agent.server.failed_auth_limiter import FailedAuthLimiter
+from agent.server.grants import ExpiredError
 from agent.server.problems import Problem, problem_of, retry_later
 from agent.server.route_registry import GRANT, client_address
-from agent.server.tokens import ExpiredError, Tokens
+from agent.server.sessions import Sessions
+from agent.server.tokens import Tokens
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +34,8 @@ LINKS: Final = "/links/"
 SIGNED_PREFIXES: Final = ("/hooks/", LINKS)
 ANSWERS: Final = "/answers"
 """Requests to these carry a signature, which their own routes check."""
+SECURE_PREFIX: Final = "__Host-"
+"""Browsers accept a cookie of such a name only with `Secure`, and for no other host."""
 BODY_SECONDS: Final = 30.0
 """How long the body of a request may take to arrive."""
 TOKENLESS_BODY_SECONDS: Final = 10.0
@@ -67,6 +74,43 @@ _TOKENLESS_SHARE: Final = 4
 """Requests without a token get 1/n of the capacity."""
 
 
+@dataclass(frozen=True, slots=True)
+class PageAccess:
+    """Which addresses are pages, and whose browser asks for them.
+
+    A session's cookie counts for pages alone, a token for everything else. A page asked for without a
+    session is refused by its own route, with a page that says how to sign in.
+    """
+
+    sessions: Sessions
+    sections: frozenset[str]
+    """The first parts of the paths of pages."""
+    cookie: str
+
+    def admit(self, scope: Scope, headers: Headers) -> bool:
+        """Put the grant of a request's session into its scope; return whether there is one."""
+        token = session_token(headers, self.cookie)
+        grant = None
+        if token:
+            with suppress(ExpiredError):
+                grant = self.sessions.grant_of(token)
+        if grant is None:
+            return False
+        scope[GRANT] = grant
+        return True
+
+
+def session_token(headers: Headers, name: str) -> str:
+    """Return the session's text in a request's cookies, or nothing."""
+    # Not the standard library's parser: it stops at a malformed cookie of another program.
+    cookies = dict(
+        part.strip().partition("=")[::2]
+        for header in headers.getlist("cookie")
+        for part in header.split(";")
+    )
+    return cookies.get(SECURE_PREFIX + name) or cookies.get(name) or ""
+
+
 class RequestGuard:
     """Refuses requests that are not allowed, and limits those in progress."""
 
@@ -76,11 +120,15 @@ class RequestGuard:
         settings: ServerSettings,
         tokens: Tokens,
         failed_auth_limiter: FailedAuthLimiter,
+        pages: PageAccess,
     ) -> None:
         self._app = app
         self._tokens = tokens
+        self._pages = pages
         self._failed_auth_limiter = failed_auth_limiter
-        self._hosts = _names([*_OWN_NAMES, settings.host, *settings.allowed_hosts])
+        public = urlsplit(settings.public_url).hostname or ""
+        self._hosts = _names([*_OWN_NAMES, settings.host, *settings.allowed_hosts, public])
+        self._hosts -= {""}
         self._origins = _names(settings.allowed_origins)
         self._max_body_bytes = settings.max_body_bytes
         self._max_requests = settings.max_requests
@@ -130,9 +178,12 @@ class RequestGuard:
         # A link's address is the secret, and its page sends no referrer: the origin is then `null`.
         if not path.startswith(LINKS):
             self._check_origin(headers)
-        if not path.startswith(SIGNED_PREFIXES) and path != ANSWERS:
+        is_public = path.startswith(SIGNED_PREFIXES) or path == ANSWERS
+        if path.split("/", 2)[1] in self._pages.sections:
+            is_public = not self._pages.admit(scope, headers)
+        elif not is_public:
             scope[GRANT] = self._grant(scope, headers)
-        elif len(self._tokenless) >= self._max_tokenless and not self._make_room():
+        if is_public and len(self._tokenless) >= self._max_tokenless and not self._make_room():
             raise retry_later(503, "overloaded", "too many requests without a token at once")
         self._check_length(headers)
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
 from typing import Any, Final, Literal
 
 import structlog
@@ -16,10 +17,10 @@ from agent.approvals import permission
 from agent.core import audit
 from agent.core.log_limit import LogLimit
 from agent.core.scopes import Scope
+from agent.server.grants import TokenGrant
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported
 from agent.server.request_args import RequestArgs
 from agent.server.schemas.problems import ProblemDocument
-from agent.server.tokens import TokenGrant
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +31,7 @@ GRANT: Final = "agent.grant"
 Method = Literal["GET", "POST", "DELETE"]
 Public = Literal["public"]
 Function = Callable[..., Awaitable[Response]]
+Refusal = Callable[[Request, Problem], Response]
 
 _refusals = LogLimit(most=10, window_seconds=60.0)
 
@@ -46,6 +48,10 @@ _ALWAYS: Final = {
 }
 
 
+def _as_document(_: Request, problem: Problem) -> Response:
+    return problem.response()
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One route."""
@@ -55,10 +61,45 @@ class Endpoint:
     scope: Scope | Public
     function: Function
     options: dict[str, Any] = field(default_factory=dict)
+    refuse: Refusal = _as_document
+    """Makes the response to a request that is refused or fails."""
+
+
+OPERATION_IDS: Final = {
+    "pause": "pause_task",
+    "resume": "resume_task",
+    "cancel": "cancel_task",
+    "retry": "retry_task",
+    "fork": "fork_task",
+    "signal": "signal_task",
+    "resolve": "resolve_step",
+    "read_logs": "read_step_logs",
+    "read_all_logs": "read_task_logs",
+    "read_calls": "read_step_calls",
+    "list_calls": "list_task_calls",
+    "get_day": "get_day_budget",
+    "get_budget": "get_task_budget",
+    "set_budget": "set_task_budget",
+    "approve": "approve_approval",
+    "deny": "deny_approval",
+    "give": "answer_approval",
+    "defer": "defer_approval",
+    "deliver": "deliver_webhook",
+    "openapi": "get_openapi",
+    "healthz": "get_health",
+    "readyz": "get_readiness",
+    "metrics": "get_metrics",
+}
+"""The names of operations in generated clients, where the function's name alone does not say enough.
+
+They are part of the API: a client that was generated before must still compile.
+"""
 
 
 class RouteRegistry:
     """The routes of one module."""
+
+    refuse: Refusal = staticmethod(_as_document)
 
     def __init__(self, tag: str, prefix: str = PREFIX) -> None:
         self.endpoints: list[Endpoint] = []
@@ -83,9 +124,12 @@ class RouteRegistry:
             options["responses"] = {
                 number: problem_response(text) for number, text in sorted(problems.items())
             } | options.get("responses", {})
+            options.setdefault(
+                "operation_id", OPERATION_IDS.get(function.__name__, function.__name__)
+            )
             options.update(status_code=status, response_model=returns, tags=[self._tag])
             self.endpoints.append(
-                Endpoint(method, self._prefix + path, scope, function, dict(options))
+                Endpoint(method, self._prefix + path, scope, function, dict(options), self.refuse)
             )
             return function
 
@@ -100,13 +144,13 @@ def mount(app: FastAPI, registries: list[RouteRegistry]) -> None:
             endpoint.path,
             endpoint.function,
             methods=[endpoint.method],
-            route_class_override=_guarded(endpoint.scope),
+            route_class_override=_guarded(endpoint.scope, endpoint.refuse),
             **endpoint.options,
         )
 
 
 @cache
-def _guarded(scope: Scope | Public) -> type[APIRoute]:
+def _guarded(scope: Scope | Public, refuse: Refusal) -> type[APIRoute]:
     """Return the class of routes that need a scope; it is checked before the body is read."""
 
     class Guarded(APIRoute):
@@ -130,9 +174,11 @@ def _guarded(scope: Scope | Public) -> type[APIRoute]:
                         is_invalid = problem.slug == "invalid"
                         outcome = audit.INVALID if is_invalid else f"refused: {problem.detail}"
                         _audit(request, endpoint.__name__, outcome)
-                    return problem.response()
+                    return refuse(request, problem)
                 if is_audited:
-                    _audit(request, endpoint.__name__, "done")
+                    # A page shows a refused form again instead of raising.
+                    is_done = response.status_code < HTTPStatus.BAD_REQUEST
+                    _audit(request, endpoint.__name__, "done" if is_done else audit.INVALID)
                 return response
 
             return answer
@@ -146,7 +192,7 @@ def _audit(request: Request, function: str, outcome: str) -> None:
     if function == "create_task" or grant is None:
         return
     audit.record(
-        f"api:{grant.name}",
+        f"{grant.channel}:{grant.name}",
         client_address(request.scope),
         function.replace("_", " "),
         outcome,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -12,8 +13,10 @@ from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
 from agent.core import file_descriptors
 from agent.server.bind import listen, url_of
+from agent.server.sessions import Sessions, cookie_name
 from agent.server.startup import Startup
 from agent.server.tokens import Tokens
+from agent.steps.attempt.services import Limits
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database, StoreError
 from agent.tasks.read_models.event_tail import EventTail
@@ -64,12 +67,16 @@ class Server:
         import agent.server.application  # noqa: F401
 
         self.tokens = Tokens(settings.home, trust_of(settings))
+        self.sessions = Sessions(settings.home, trust_of(settings))
+        self.cookie = cookie_name(settings.home)
         self.tokens.ensure_owner()
-        self.startup = Startup()
+        self.startup = Startup(started_at=database.clock.now())
         self._settings = settings
         self._database = database
         self._worker = worker
         self._count_from = count_from
+        self.reload: Callable[[], Coroutine[Any, Any, dict[str, Any]]] | None = None
+        """Set before `start`: reloads the configuration, in the worker's loop."""
         self._listening: socket.socket = listen(settings.server)
         self.url = url_of(self._listening)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -86,6 +93,13 @@ class Server:
             target=self._run, args=(worker_loop,), name="api", daemon=True
         )
         self._thread.start()
+
+    def apply(self, settings: Settings, limits: Limits) -> None:
+        """Answer by changed settings from now on; those of `[server]` are the same."""
+        self._settings = settings
+        if self._context is not None:
+            self._context.settings = settings
+            self._context.watcher_checks.limits = limits
 
     def stop(self) -> None:
         """Stop accepting requests, end the streams, let requests in progress finish."""
@@ -131,9 +145,15 @@ class Server:
             self._worker,
             worker_loop,
             self.tokens,
+            self.sessions,
             self.startup,
             self._count_from,
         )
+        if self.reload is not None:
+            reload = self.reload
+            context.reload = lambda: asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(reload(), worker_loop)
+            )
         self._context = context
         self._uvicorn = UvicornServer(
             uvicorn.Config(
@@ -156,12 +176,14 @@ class Server:
         self._loop.set_exception_handler(self._report)
         if self._is_stopping.is_set():
             self._end()
-        self._worker.commit_listeners.append(context.event_stream.notify)
+        listeners = (context.event_stream.notify, context.live_feed.notify)
+        self._worker.commit_listeners.extend(listeners)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
         finally:
-            self._worker.commit_listeners.remove(context.event_stream.notify)
+            for listener in listeners:
+                self._worker.commit_listeners.remove(listener)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:
@@ -169,6 +191,7 @@ class Server:
         assert self._uvicorn is not None
         self._context.task_submitter.is_open = False
         self._context.event_stream.close()
+        self._context.live_feed.close()
         self._uvicorn.end()
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -12,6 +12,8 @@ class Startup:
     has_workflows: bool = True
     """False until the workflow files are recorded: an unknown name may still be in a file."""
 
+    started_at: int | None = None
+
     def not_yet(self, name: str) -> Problem:
         """Return the problem for a workflow that may still be recorded."""
         return retry_later(

@@ -19,7 +19,7 @@ class WatcherChecks:
 
     def __init__(self, database: Database, limits: Limits) -> None:
         self._database = database
-        self._limits = limits
+        self.limits = limits
         self._threads = UnboundedThreads("api-check")
         self._running = 0
 
@@ -30,7 +30,7 @@ class WatcherChecks:
 
         if self._running >= MOST:
             raise retry_later(503, "overloaded", "too many watchers are being checked")
-        database, limits = self._database, self._limits
+        database, limits = self._database, self.limits
         self._running += 1
         checked = self._threads.start(
             lambda: check_watcher(database, database.clock, limits, trigger_id)

@@ -1,19 +1,14 @@
-"""Backups of a database, and the removal of old tasks and firings."""
+"""The removal of old tasks and firings."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from agent.core.file_sync import sync
 from agent.core.ids import first_id_at
 from agent.store import firing_pruning, idempotency_keys, memory_rows
 from agent.store.artifacts import artifact_rows
-from agent.store.db.database import Connection, Database, StoreError
-from agent.store.db.dialect import ColumnType, Fault
+from agent.store.db.database import Connection
+from agent.store.db.dialect import ColumnType
 from agent.store.db.json_values import encode
 
 # A transaction removes whole tasks, with about this many events, so that it stays short.
@@ -32,28 +27,6 @@ PRUNED: Final = (
 """What a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
-
-
-def backup(database: Database, path: Path) -> None:
-    """Write a consistent copy of a database in use to a new file."""
-    if path.exists():
-        raise StoreError(Fault.DATA, f"{path} exists already: a backup never overwrites")
-    if not path.parent.is_dir():
-        raise StoreError(Fault.LOST, f"the directory {path.parent} does not exist")
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
-        if database.is_sqlite:
-            _copy_sqlite(database, unfinished)
-        else:
-            _dump_postgresql(database, unfinished)
-        sync(unfinished)
-        unfinished.rename(path)
-        sync(path.parent)
-    except OSError as error:
-        raise StoreError(Fault.FULL, f"cannot write {path}: {error.strerror}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def prune(connection: Connection, before_us: int) -> dict[str, int]:
@@ -252,50 +225,3 @@ def _remove(
                 rows=encode(ids[start : start + _EVENTS], "ids"),
             )
         yield removed
-
-
-def _copy_sqlite(database: Database, path: Path) -> None:
-    from agent.store.db.sqlite import SqliteConnection
-
-    with database.connect("reader") as connection:
-        assert isinstance(connection, SqliteConnection)
-        connection.copy_to(path)
-
-
-def _dump_postgresql(database: Database, path: Path) -> None:
-    from agent.store.db.postgres import environment
-
-    if _is_pooled(database):
-        # pg_dump would leave a session without a search path in the pool.
-        raise StoreError(
-            Fault.DEFECT,
-            "the database's address is that of a connection pooler, which pg_dump cannot use:"
-            " name the server itself, as in AGENT_DATABASE__URL=postgresql://… agent db backup",
-        )
-    program = shutil.which("pg_dump")
-    if program is None:
-        raise StoreError(
-            Fault.DEFECT,
-            "a backup of a PostgreSQL database needs the program pg_dump:"
-            " install PostgreSQL's client programs, or run pg_dump where they are",
-        )
-    # By the environment: every user can read a program's arguments, and so the password.
-    done = subprocess.run(
-        [program, "--format=custom", f"--file={path}"],
-        env={**os.environ, **environment(database.url)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise StoreError(Fault.LOST, f"pg_dump failed: {done.stderr.strip()}")
-
-
-def _is_pooled(database: Database) -> bool:
-    try:
-        with database.connect("reader") as connection:
-            return connection.is_pooled
-    except StoreError:
-        # pg_dump reports why it cannot connect.
-        return False

@@ -9,21 +9,27 @@ existing task's id if the dedupe key is known already.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-# Registers the kinds of steps: without them every step of a file would have an unknown kind.
-import agent.steps.spec.registry  # noqa: F401
 from agent.core.chat_origin import ChatOrigin
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
 from agent.tasks.rules.creation import Submission
-from agent.workflows import loader
 from agent.workflows.compile.inputs import check_inputs, read_inputs
 from agent.workflows.diagnostics import WorkflowError, did_you_mean
-from agent.workflows.directory import Directory
+from agent.workflows.file_names import file_of
 from agent.workflows.graph import Graph
+from agent.workflows.step_code import code_hashes
+
+if TYPE_CHECKING:
+    from agent.workflows import loader
+
+
+COMPILED_SUFFIXES: Final = (".yaml", ".yml")
+"""Files whose graph depends on nothing but their text."""
 
 
 class TooManyStepsError(ValueError):
@@ -54,11 +60,30 @@ def recorded_workflow(connection: Connection, name: str) -> StartableWorkflow | 
     return StartableWorkflow(Graph.model_validate_json(graph), source, path)
 
 
-def file_of(name: str) -> Path | None:
-    """Return the path if an argument is a file, and None if it is a workflow's name."""
-    path = Path(name)
-    is_file = path.suffix in loader.SUFFIXES or len(path.parts) > 1 or path.is_file()
-    return path if is_file else None
+def unchanged_workflow(
+    connection: Connection, path: Path, is_compiled: Callable[[str, str], bool]
+) -> StartableWorkflow | None:
+    """Return the workflow of a file as it is recorded, if it need not be compiled again.
+
+    The newest version of its workflow comes from this file and has its text. `is_compiled` says of a
+    text and the hash of a graph whether this program made one of the other: another compiler may make
+    another graph.
+    """
+    if path.suffix not in COMPILED_SUFFIXES:
+        return None
+    name = workflow_versions.name_at(connection, str(path.absolute()))
+    recorded = None if name is None else workflow_versions.newest_at(connection, name)
+    if recorded is None or recorded.path != str(path.absolute()):
+        return None
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError):
+        return None
+    if recorded.source != text or not is_compiled(text, recorded.hash):
+        return None
+    graph = Graph.stored(recorded.graph, recorded.hash)
+    graph.note_code(code_hashes(graph, path.absolute()))
+    return StartableWorkflow(graph, recorded.source, recorded.path)
 
 
 def find_workflow(
@@ -68,6 +93,11 @@ def find_workflow(
 
     A Python file is executed: call this only to start a task.
     """
+    # Registers the kinds of steps: without them every step of a file would have an unknown kind.
+    import agent.steps.spec.registry  # noqa: F401
+    from agent.workflows import loader
+    from agent.workflows.directory import Directory
+
     if (path := file_of(name)) is not None:
         return _from_file(loader.load(path, is_trusted=True))
     directory = Directory(directory_path)
@@ -88,7 +118,7 @@ def find_workflow(
     raise NotFoundError(f"no workflow is called {name!r} in {directory_path}; {hint}")
 
 
-def _from_file(file: loader.WorkflowFile) -> StartableWorkflow:
+def _from_file(file: "loader.WorkflowFile") -> StartableWorkflow:
     return StartableWorkflow(file.graph, file.text, str(file.path.absolute()))
 
 

@@ -16,10 +16,11 @@ from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall
 from agent.steps.attempt.services import AgentStep
 from agent.store.db.database import Connection, Database
 from agent.store.engine import task_rows, workflow_versions
+from agent.store.read.task_list import TaskFilter
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.agent_call import AgentCall
 from agent.tasks.operator.operator import CommandResult, Operator
-from agent.tasks.read_models import person_waits, task_documents
+from agent.tasks.read_models import person_waits, task_documents, task_list
 from agent.tasks.read_models.task_documents import find_task, short_id
 from agent.tasks.submission import new_submission, recorded_workflow
 from agent.tool_services.tool_errors import tool_errors
@@ -59,9 +60,8 @@ class EngineControl:
             names = _chosen(allowed, workflow)
             found: list[Document] = []
             for name in names:
-                found += task_documents.list_tasks(
-                    connection, None, name, limit + 1, activity=status
-                )
+                wanted = TaskFilter(activities=(status,) if status else (), workflow=name)
+                found += task_list.list_tasks(connection, wanted, limit + 1)
         found.sort(key=lambda task: str(task["id"]), reverse=True)
         return _bounded("tasks", [_task_line(task) for task in found], limit)
 

@@ -24,8 +24,9 @@ from typing import Any, Final, Protocol
 from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
+from agent.core.local_zone import machine_zone
 from agent.triggers.cron import Cron
-from agent.triggers.local_time import DAY_US, machine_zone, parse_time
+from agent.triggers.local_time import DAY_US, parse_time
 
 Json = Any
 

@@ -6,14 +6,12 @@ the change and `fold=1` for the one after it (PEP 495), so a larger second offse
 """
 
 import functools
-import os
-import warnings
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from io import BytesIO
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
+from agent.core.local_zone import machine_zone
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (local times have no zone here)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -134,41 +132,6 @@ def _date_of(text: str) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         return None
-
-
-@functools.cache
-def machine_zone() -> tzinfo:
-    """Return the time zone of this machine, read once: from `TZ`, else from its configuration."""
-    import tzlocal
-
-    with warnings.catch_warnings():
-        # A machine without any configuration uses UTC, and so does this.
-        warnings.simplefilter("ignore")
-        try:
-            return tzlocal.reload_localzone()
-        except Exception:
-            # `TZ` may hold the rules themselves (`CET-1CEST,M3.5.0,M10.5.0/3`), or nonsense.
-            return _zone_of_rules(os.environ.get("TZ", "")) or _offset_of_now()
-
-
-def _zone_of_rules(posix: str) -> tzinfo | None:
-    """Return a zone from the rules of POSIX, which the last line of a zone file is made of."""
-    if not posix:
-        return None
-    header = b"TZif2" + bytes(15) + b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 0, 1, 4))
-    body = bytes(6) + b"UTC\0"
-    try:
-        return ZoneInfo.from_file(
-            BytesIO(header + body + header + body + b"\n" + posix.encode() + b"\n"), key="local"
-        )
-    except Exception:
-        return None
-
-
-def _offset_of_now() -> tzinfo:
-    zone = datetime.now(UTC).astimezone().tzinfo
-    assert zone is not None
-    return zone
 
 
 def zone_of_spec(spec: dict[str, Any]) -> tzinfo:

@@ -64,7 +64,7 @@ class SchedulePass:
     def __init__(self, database: Database, clock: Clock, budget: BudgetSettings) -> None:
         self._reader = KeptReader(database)
         self.clock = clock
-        self._budget = budget
+        self.budget = budget
         self._builder = RunBuilder(GraphCache())
         self._in_order: dict[str, int] = {}
         """The versions of active triggers whose next time was in order at `_checked_at`."""
@@ -88,7 +88,7 @@ class SchedulePass:
         now = self.clock.now()
         with self._reader.connect() as connection:
             rows = trigger_rows.due(connection, SCHEDULE, now, most, busy)
-            exhausted = _exhausted(connection, self._budget, now) if rows else None
+            exhausted = _exhausted(connection, self.budget, now) if rows else None
             plans = [self._plan(connection, row, now, exhausted) for row in rows]
             if releases:
                 planned = {plan.trigger_id for plan in plans} | busy

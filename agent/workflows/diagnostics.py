@@ -39,9 +39,13 @@ class Problem:
 
 
 class WorkflowError(ValueError):
-    """A workflow has problems; all of them are in `problems`, in the order of their lines."""
+    """A workflow has problems; all of them are in `problems`, in the order of their lines.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `steps` are those that could be compiled: remarks about them are not hidden by the problems.
+    """
+
+    def __init__(self, problems: Iterable[Problem], steps: Sequence[Any] = ()) -> None:
+        self.steps = tuple(steps)
         self.problems = sorted(
             problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)
         )

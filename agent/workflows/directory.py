@@ -2,15 +2,18 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agent.core.ids import content_hash
 from agent.workflows.diagnostics import Problem, WorkflowError
+from agent.workflows.file_names import SUFFIXES
+from agent.workflows.graph import Step
 from agent.workflows.kind_registry import KindSpec
-from agent.workflows.loader import SUFFIXES, UnexpectedError, WorkflowFile, load, read_content
+from agent.workflows.loader import UnexpectedError, WorkflowFile, load, read_content
+from agent.workflows.step_code import code_hashes
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 _RACY_SECONDS = 2.0
@@ -24,6 +27,8 @@ class Entry:
     path: Path
     workflow: WorkflowFile | None = None
     problems: tuple[Problem, ...] = ()
+    steps: tuple[Step, ...] = field(default=(), compare=False)
+    """Of a file with problems, the steps that have none."""
     defect: BaseException | None = field(default=None, compare=False)
     """What the compiler raised where the defect is its own; for the log."""
 
@@ -51,9 +56,17 @@ class Directory:
     A problem of one file belongs to its entry alone.
     """
 
-    def __init__(self, path: Path, kinds: Mapping[str, KindSpec] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kinds: Mapping[str, KindSpec] | None = None,
+        *,
+        known: Iterable[Entry] = (),
+    ) -> None:
+        """Name a directory; files of `known` were read just now and are not read again."""
         self.path = path
         self._kinds = kinds
+        self._known = {entry.path: entry for entry in known}
         self._scanned: dict[Path, _ScannedFile] = {}
         self._entries: tuple[Entry, ...] = ()
         self.is_readable = True
@@ -94,7 +107,7 @@ class Directory:
             current = [file.entry for file in self._scanned.values()]
         self.is_readable = not isinstance(paths, Problem)
         entries = _without_duplicates(current)
-        has_changed = entries != self._entries
+        has_changed = entries != self._entries or _codes(entries) != _codes(self._entries)
         self._entries = entries
         return has_changed
 
@@ -128,16 +141,33 @@ class Directory:
         known = self._scanned.get(path)
         if known is not None and (known.stamp, known.mtime_ns) == (stamp, status.st_mtime_ns):
             is_racy = known.read_at_ns - status.st_mtime_ns < _RACY_SECONDS * 1e9
-            if known.hash is not None and not is_racy:
+            if known.hash is not None and not is_racy and not _has_new_code(known.entry):
                 return known
         try:
             content = content_hash(read_content(path))
         except WorkflowError as error:
-            entry = Entry(path, problems=tuple(error.problems))
+            entry = Entry(path, problems=tuple(error.problems), steps=error.steps)
             return _ScannedFile(stamp, status.st_mtime_ns, None, now_ns, entry)
-        is_same = known is not None and known.hash == content
-        entry = known.entry if known is not None and is_same else read_entry(path, self._kinds)
+        is_same = known is not None and known.hash == content and not _has_new_code(known.entry)
+        entry = known.entry if known is not None and is_same else self._read(path)
         return _ScannedFile(stamp, status.st_mtime_ns, content, now_ns, entry)
+
+    def _read(self, path: Path) -> Entry:
+        return self._known.pop(path, None) or read_entry(path, self._kinds)
+
+
+def _codes(entries: tuple[Entry, ...]) -> list[str | None]:
+    """Return the code of each workflow, which is no part of what entries are compared by."""
+    workflows = (entry.workflow for entry in entries)
+    return [None if workflow is None else workflow.graph.code_text for workflow in workflows]
+
+
+def _has_new_code(entry: Entry) -> bool:
+    """Whether the code of a workflow's steps has changed since its file was read."""
+    if entry.workflow is None:
+        return False
+    graph = entry.workflow.graph
+    return code_hashes(graph, entry.path.absolute()) != graph.code
 
 
 def read_entry(
@@ -149,7 +179,7 @@ def read_entry(
     except UnexpectedError as error:
         return Entry(path, problems=tuple(error.problems), defect=error.__cause__)
     except WorkflowError as error:
-        return Entry(path, problems=tuple(error.problems))
+        return Entry(path, problems=tuple(error.problems), steps=error.steps)
 
 
 def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:

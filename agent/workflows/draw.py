@@ -1,6 +1,6 @@
 """A graph drawn as text: one line a step, lanes for what flows between them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agent.workflows.graph import Fanout, Graph, Step
@@ -28,7 +28,7 @@ def draw(
     With statuses each step's mark and status are shown, and after them its note. A graph too wide
     for lanes is listed instead, each step with the names of those that it depends on.
     """
-    order = _downwards(graph)
+    order = downwards(graph.parents)
     rows = _lanes(graph, order, statuses)
     if rows is None:
         rows = [(_mark(graph.steps[index], statuses), index) for index in order]
@@ -40,16 +40,20 @@ _Row = tuple[str, int | None]
 """The drawn lanes, and the step that stands on this line, if one does."""
 
 
-def _downwards(graph: Graph) -> list[int]:
+def downwards(parents: Sequence[Sequence[int]]) -> list[int]:
     """Order the steps so that branches stay together and nothing comes before what it needs."""
-    missing = [len(parents) for parents in graph.parents]
+    missing = [len(own) for own in parents]
+    dependents: list[list[int]] = [[] for _ in parents]
+    for index, own in enumerate(parents):
+        for parent in own:
+            dependents[parent].append(index)
     ready = [index for index in reversed(range(len(missing))) if missing[index] == 0]
     order = []
     while ready:
         index = ready.pop()
         order.append(index)
         released = []
-        for child in graph.dependents[index]:
+        for child in dependents[index]:
             missing[child] -= 1
             if missing[child] == 0:
                 released.append(child)

@@ -1,17 +1,19 @@
 """The compiled graph: the one format that tasks are started from, and that YAML compiles to.
 
-It is plain JSON with every default filled in and durations in seconds. It is validated on loading and
-immutable afterwards. Steps are ordered: a step's position in the list is its index in the database.
+It is plain JSON with every default filled in and durations in seconds. It is checked before it is
+stored, and immutable. Steps are ordered: a step's position in the list is its index in the database.
 """
 
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Annotated, Any, Literal
 
 from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
 from agent.core.state_names import SHARED, workflow_scope
+from agent.workflows.checked_record import CheckedRecord, Within
 from agent.workflows.templates.templates import has_templates
 
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
@@ -24,17 +26,14 @@ _MOST_SHOWN = 20
 OnUnknown = Literal["retry", "reconcile", "ask", "fail"]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class RetryPolicy(_Frozen):
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy(CheckedRecord):
     """How often and how soon a step is retried."""
 
-    max_attempts: int = Field(default=3, ge=1, le=1000)
-    delay_seconds: float = Field(default=2.0, ge=0, le=86_400)
-    factor: float = Field(default=2.0, ge=1, le=100)
-    max_delay_seconds: float = Field(default=300.0, ge=0, le=604_800)
+    max_attempts: Annotated[int, Within(ge=1, le=1000)] = 3
+    delay_seconds: Annotated[float, Within(ge=0, le=86_400)] = 2.0
+    factor: Annotated[float, Within(ge=1, le=100)] = 2.0
+    max_delay_seconds: Annotated[float, Within(ge=0, le=604_800)] = 300.0
     jitter: bool = True
 
     def delay_after(
@@ -55,51 +54,63 @@ class RetryPolicy(_Frozen):
         return max(delay, minimum_seconds or 0.0)
 
 
-class Fanout(_Frozen):
+@dataclass(frozen=True, kw_only=True)
+class Fanout(CheckedRecord):
     """Makes a step a group of items: by a fixed count, or an expression for a count or a list."""
 
-    count: int | None = Field(default=None, ge=0, le=MAX_ITEMS)
+    count: Annotated[int, Within(ge=0, le=MAX_ITEMS)] | None = None
     count_of: str | None = None
     items_of: str | None = None
     items: list[Any] | None = None
-    concurrency: int | None = Field(default=None, ge=1, le=MAX_ITEMS)
+    concurrency: Annotated[int, Within(ge=1, le=MAX_ITEMS)] | None = None
 
-    @model_validator(mode="after")
-    def _one_way(self) -> "Fanout":
+    def __post_init__(self) -> None:
         ways = [self.count, self.count_of, self.items_of, self.items]
         if sum(way is not None for way in ways) != 1:
             raise ValueError("give exactly one of count, count_of, items_of, items")
-        return self
 
 
-class Step(_Frozen):
+@dataclass(frozen=True, kw_only=True)
+class Step(CheckedRecord):
     """One node: what it does, what it depends on, and what follows its failures."""
 
-    name: str = Field(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)
+    name: Annotated[str, Within(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
     kind: str
-    config: dict[str, Any] = Field(default_factory=dict)
-    depends_on: list[str] = Field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)
+    depends_on: list[str] = field(default_factory=list)
     condition: str | None = None
     """An expression (`if:`); false skips the step, and its dependents run."""
     run_on: Literal["success", "failure", "always"] = "success"
     fanout: Fanout | None = None
-    retry: RetryPolicy = Field(default_factory=RetryPolicy)
-    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout_seconds: Annotated[float, Within(gt=0, le=31_536_000)] | None = None
     has_no_timeout: bool = False
     """Whether an attempt may take any time (`timeout: none`), also longer than `attempt_seconds`."""
     on_unknown: OnUnknown | None = None
     """None: the kind's own default."""
     output_schema: dict[str, Any] | None = None
-    refers_to: list[str] = Field(default_factory=list)
+    refers_to: list[str] = field(default_factory=list)
     """Steps whose outputs its templates name, beyond its dependencies."""
     budget: dict[str, Any] | None = None
     approval: dict[str, Any] | None = None
-    set_state: dict[str, Any] = Field(default_factory=dict)
+    set_state: dict[str, Any] = field(default_factory=dict)
     """Templates of the values that it writes to `state` when it succeeds, by name."""
-    reads_state: list[str] = Field(default_factory=list)
+    reads_state: list[str] = field(default_factory=list)
     """The values of `state` that its templates name; those of `set_state` too."""
-    sets_from: list[str] = Field(default_factory=list)
+    sets_from: list[str] = field(default_factory=list)
     """The values of `state` that the templates of `set_state` name."""
+    reads_now: bool = False
+    """Whether its templates name `now` or `today`."""
+
+    @classmethod
+    def trusted(cls, document: dict[str, Any]) -> "Step":
+        """Return the step of a document that was checked before it was stored."""
+        parts: dict[str, Any] = {}
+        if "retry" in document:
+            parts["retry"] = RetryPolicy.trusted(document["retry"])
+        if document.get("fanout") is not None:
+            parts["fanout"] = Fanout.trusted(document["fanout"])
+        return cls(**{**document, **parts})
 
     @cached_property
     def has_templates(self) -> bool:
@@ -107,31 +118,66 @@ class Step(_Frozen):
         return has_templates(self.config)
 
 
-class Graph(_Frozen):
+@dataclass(frozen=True, kw_only=True)
+class Graph(CheckedRecord):
     """A workflow, compiled."""
 
-    name: str = Field(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)
+    name: Annotated[str, Within(pattern=WORKFLOW_NAME_PATTERN, max_length=MAX_NAME_CHARS)]
     description: str | None = None
-    steps: list[Step] = Field(min_length=1, max_length=MAX_STEPS)
-    inputs: dict[str, Any] = Field(default_factory=dict)
+    steps: Annotated[list[Step], Within(min_length=1, max_length=MAX_STEPS)]
+    inputs: dict[str, Any] = field(default_factory=dict)
     output: Any = None
     """A template over the steps' outputs; None gives the outputs of the last steps by name."""
-    max_parallel: int | None = Field(default=None, ge=1, le=MAX_STEPS)
+    max_parallel: Annotated[int, Within(ge=1, le=MAX_STEPS)] | None = None
     fail_fast: bool = True
-    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    timeout_seconds: Annotated[float, Within(gt=0, le=31_536_000)] | None = None
     """The task's wall-clock time."""
     priority: Literal["high", "normal", "low"] = "normal"
     budget: dict[str, Any] | None = None
-    on: dict[str, Any] = Field(default_factory=dict)
-    shared: list[str] = Field(default_factory=list)
+    on: dict[str, Any] = field(default_factory=dict)
+    shared: list[str] = field(default_factory=list)
     """The values of `state` that all workflows share; the others are its own."""
 
-    @model_validator(mode="after")
-    def _is_a_graph(self) -> "Graph":
+    def __post_init__(self) -> None:
         problem = find_problem(self.steps)
         if problem is not None:
             raise ValueError(problem)
-        return self
+
+    @classmethod
+    def trusted(cls, document: dict[str, Any]) -> "Graph":
+        """Return the graph of a document that was checked before it was stored."""
+        return cls(**{**document, "steps": [Step.trusted(step) for step in document["steps"]]})
+
+    @classmethod
+    def stored(cls, text: str, text_hash: str) -> "Graph":
+        """Return a stored graph; a text that has its recorded hash was checked before.
+
+        Any other text is checked; raise pydantic's `ValidationError`.
+        """
+        if content_hash(text) == text_hash:
+            # A graph of a later version may have fields that this one does not know.
+            with suppress(TypeError, KeyError, ValueError):
+                return cls.trusted(json.loads(text))
+        return cls.model_validate_json(text)
+
+    @property
+    def code(self) -> dict[str, str] | None:
+        """The hash of each step's code, where the graph was read from a file; None: not known.
+
+        It is no part of the graph's text. A version has the code that it was recorded with.
+        """
+        code: dict[str, str] | None = self.__dict__.get("_code")
+        return code
+
+    @property
+    def code_text(self) -> str | None:
+        """The hashes of its steps' code as they are stored."""
+        return None if self.code is None else canonical_json(self.code)
+
+    def note_code(self, hashes: dict[str, str]) -> None:
+        """Set the hashes of the steps' code; the loader of a file does this once."""
+        # Not a field: the record is frozen, and its text and hash are without it.
+        self.__dict__["_code"] = hashes
 
     @property
     def takes_text(self) -> bool:

@@ -8,18 +8,18 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
 from agent.core.ids import content_hash
 from agent.workflows.compile.compiler import compile_source, compile_text
 from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
+from agent.workflows.file_names import SUFFIXES
 from agent.workflows.graph import Graph
 from agent.workflows.kind_registry import KindSpec
+from agent.workflows.step_code import code_hashes
 from agent.workflows.yaml.source import MAX_BYTES, Source, read_source
-
-SUFFIXES: Final = (".yaml", ".yml", ".json", ".py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ def load(
         graph = _graph_of(path, content, kinds)
         # Computed here, so that a failure is a problem of this file.
         graph.hash  # noqa: B018
+        graph.note_code(code_hashes(graph, path.absolute()))
     except WorkflowError:
         raise
     except Exception as error:
@@ -135,9 +136,14 @@ def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None)
         return Graph.model_validate(source.value)
     except ValidationError as error:
         raise WorkflowError(
-            source.problem(tuple(detail["loc"]), detail["msg"], at_value=True)
+            source.problem(tuple(detail["loc"]), _message(detail), at_value=True)
             for detail in error.errors(include_url=False)
         ) from None
+
+
+def _message(detail: Any) -> str:
+    is_extra = detail["type"] == "unexpected_keyword_argument"
+    return "there is no such key" if is_extra else str(detail["msg"])
 
 
 def _is_in_language(source: Source) -> bool:
@@ -159,11 +165,11 @@ def _from_python(path: Path) -> Graph:
         if graph is None:
             raise _refused(path, "the module defines neither `graph` nor `workflow`")
         if isinstance(graph, Graph):
-            return graph
+            return graph.checked()
         return Graph.model_validate(json.loads(json.dumps(graph)))
     except ValidationError as error:
         raise WorkflowError(
-            Problem(str(path), None, None, write_key(detail["loc"]), detail["msg"])
+            Problem(str(path), None, None, write_key(detail["loc"]), _message(detail))
             for detail in error.errors(include_url=False)
         ) from None
     except WorkflowError:

@@ -5,16 +5,15 @@ that the engine made, so that they are as it would have made them.
 """
 
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 from agent.core.clock import SECOND
-from agent.store.db.database import Connection, Database
-from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
+from agent.store.db.database import Database
 from agent.tasks.commit.batch import Batch
 from agent.tasks.commit.committer import Committer
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
+from bench import copies as copies_of
 from bench import definitions, process, usage
 
 _SLOTS: Final = 10
@@ -48,8 +47,9 @@ def _filled(url: str, waiting: int) -> Committer:
     submission = Submission(definitions.chain(1))
     committer.commit(Batch(submissions=[submission]), _room(0))
     with database.connect("writer") as connection, connection.transaction():
-        _multiply(connection, submission.task_id, waiting, database.clock.now())
-    _settle_down(database)
+        wake = _waits(database.clock.now(), waiting)
+        copies_of.multiply(connection, submission.task_id, waiting, series=0, task=wake, step=wake)
+    copies_of.settle_down(database)
     return committer
 
 
@@ -57,53 +57,15 @@ def _room(slots: int) -> ClaimCapacity:
     return ClaimCapacity(slots=slots, running=0, lease_us=60 * SECOND, most_due=slots)
 
 
-def _multiply(tx: Connection, task_id: str, copies: int, now: int) -> None:
-    """Copy a task and its step, every second one to wait for a later time."""
-    if tx.sql.name == "sqlite":
-        numbers = (
-            "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :copies)"
-            " SELECT n FROM n) AS n"
-        )
-        digits = "printf('%012d', n.n)"
-    else:
-        numbers = "generate_series(1, CAST(:copies AS bigint)) AS n(n)"
-        digits = "lpad(n.n::text, 12, '0')"
-    wake = f"CASE WHEN n.n % 2 = 0 THEN {now} - :copies + n.n ELSE {now + _LATER_US} + n.n END"
-    new_task = f"'01900000-0000-7000-8000-' || {digits}"
-    new_step = f"'01900000-0000-7000-9000-' || {digits}"
-    changed_task = {"id": new_task, "origin_id": new_task, "next_wake_time": wake}
-    changed_step = {"id": new_step, "task_id": new_task, "wake_at": wake}
-    for table, key, types, changed in (
-        ("tasks", "id", TASK_TYPES, changed_task),
-        ("steps", "task_id", STEP_TYPES, changed_step),
-    ):
-        tx.execute(
-            f"INSERT INTO {table} ({_quoted(types)}) SELECT {_selected(types, changed)}"
-            f" FROM {numbers} CROSS JOIN {table} AS t WHERE t.{key} = :task_id",
-            copies=copies,
-            task_id=task_id,
-        )
+def _waits(now: int, copies: int) -> copies_of.Change:
+    """Let every second copy be due, and the others wait for a later time."""
 
+    def wake(number: str) -> dict[str, str]:
+        due, later = f"{now} - {copies} + {number}", f"{now + _LATER_US} + {number}"
+        at = f"CASE WHEN {number} % 2 = 0 THEN {due} ELSE {later} END"
+        return {"next_wake_time": at, "wake_at": at}
 
-def _quoted(names: Mapping[str, str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _selected(names: Mapping[str, str], changed: Mapping[str, str]) -> str:
-    return ", ".join(changed.get(name, f't."{name}"') for name in names)
-
-
-def _settle_down(database: Database) -> None:
-    """Let the database finish what a bulk load leaves behind, as time alone would."""
-    if database.path is not None:
-        with database.connect("writer") as connection:
-            connection.query("PRAGMA wal_checkpoint(TRUNCATE)")
-        return
-    import psycopg
-
-    with psycopg.connect(database.url, autocommit=True) as server:
-        server.execute("VACUUM ANALYZE")
-        server.execute("CHECKPOINT")
+    return wake
 
 
 if __name__ == "__main__":

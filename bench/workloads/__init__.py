@@ -12,7 +12,9 @@ from bench.stores import Stores
 from bench.workloads import (
     answer,
     claim,
+    cli,
     compile,  # noqa: A004 - no Python is compiled here
+    pages,
     recovery,
     rest,
     triggers,
@@ -43,6 +45,8 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "compile": Workload(compile.run, is_repeated=False),
     "rest": Workload(rest.run, is_repeated=False),
     "triggers": Workload(triggers.run, is_repeated=False),
+    "pages": Workload(pages.run, is_repeated=False),
+    "cli": Workload(cli.run, is_repeated=False),
 }
 
 

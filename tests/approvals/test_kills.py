@@ -1,7 +1,7 @@
-"""A thousand questions, answered from three channels at once while the agent is killed.
+"""Many questions, answered from three channels at once while the agent is killed.
 
-On PostgreSQL there are two hundred, to spare the time: what differs there, locks of rows and workers
-that are given up by their silence, is met as often by each of them.
+In full there are a thousand, and on PostgreSQL two hundred, to spare the time: what differs there,
+locks of rows and workers that are given up by their silence, is met as often by each of them.
 """
 
 import random
@@ -27,12 +27,13 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
 from tests.support.cli import Cli
+from tests.support.effort import short_or_full
 from tests.support.engine import find_violations
 
-TASKS = {"sqlite": 100, "postgres": 20}
+TASKS = short_or_full({"sqlite": 15, "postgres": 8}, {"sqlite": 100, "postgres": 20})
 QUESTIONS = 10
 """Questions per task, all at once: answers to one task compete with each other and the worker."""
-KILLS = 5
+KILLS = short_or_full(3, 5)
 PATIENCE_SECONDS = 240
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 

@@ -81,13 +81,19 @@ def test_the_files_tool_opens_no_private_file(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
     settings = load(str(tmp_path / "config.toml"))
     settings.home.mkdir()
-    for name in ("token", "tokens.json", "agent.db", "audit.jsonl"):
+    private = ("token", "tokens.json", "sessions.json", "agent.db", "audit.jsonl")
+    for name in private:
         (settings.home / name).write_text(TOKEN)
     (settings.home / "notes.txt").write_text("mine")
     os.link(settings.home / "token", settings.home / "harmless.txt")
+    (settings.home / "backups").mkdir()
+    for name in ("backups/agent-20270115T080000Z.db", "agent.db.replaced-20270115T080000Z"):
+        (settings.home / name).write_text(TOKEN)
     paths = [
-        *(f"data/{name}" for name in ("token", "tokens.json", "agent.db", "audit.jsonl")),
+        *(f"data/{name}" for name in private),
         "data/harmless.txt",
+        "data/backups/agent-20270115T080000Z.db",
+        "data/agent.db.replaced-20270115T080000Z",
         "config.toml",
     ]
     script = [
@@ -143,6 +149,7 @@ def test_the_command_line_decides_nothing_for_a_program_of_the_engine(cli: Cli, 
         ("resolve", task, "pay", "--done"),
         ("budget", task, "--tokens", "100"),
         ("token", "create", "mine", "--scope", "approve"),
+        ("open", "--print"),
         ("pair", "ABCD"),
         ("chat",),
     ):

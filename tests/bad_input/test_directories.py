@@ -74,7 +74,7 @@ def _validate(paths: list[Path], *, as_json: bool) -> tuple[int, str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         try:
-            validate(paths, as_json=as_json)
+            validate([str(path) for path in paths], as_json=as_json)
         except typer.Exit as left:
             return left.exit_code, out.getvalue()
     return 0, out.getvalue()

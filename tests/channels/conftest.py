@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
@@ -23,15 +22,6 @@ from tests.support.engine_fixtures import (  # noqa: F401  (fixtures by their na
 )
 from tests.support.slack_server import SlackServer
 from tests.support.telegram_server import BotServer
-
-
-@pytest.fixture(scope="session")
-def emptied_postgres_url(postgres_server: str, postgres_template: str, worker_id: str) -> str:
-    """Return the address of one PostgreSQL database for all tests of this suite in a process."""
-    name = f"channels_{worker_id}"
-    with psycopg.connect(postgres_server, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
-    return postgres_server.replace("/postgres?", f"/{name}?", 1)
 
 
 @pytest.fixture

@@ -167,3 +167,13 @@ def test_a_notice_about_a_trigger_is_delivered(engine: Engine, receiver: Receive
     eventually(lambda: len(receiver.taken) == 1, lambda: receiver.taken)
     assert _types(receiver) == ["schedule.missed"]
     assert receiver.taken[0]["data"] == {"task": None, "trigger": data}
+
+
+def test_notices_about_disk_and_backups_are_delivered(engine: Engine, receiver: Receiver) -> None:
+    """A program gets the data of the event."""
+    low = {"path": "/data", "host": "home", "free_bytes": 1, "total_bytes": 2, "level": "low"}
+    outages.record(engine.database, "disk.low", low)
+    outages.record(engine.database, "backup.failed", {"directory": "/b", "error": "no room"})
+    eventually(lambda: len(receiver.taken) == 2, lambda: receiver.taken)
+    assert _types(receiver) == ["disk.low", "backup.failed"]
+    assert receiver.taken[0]["data"] == {"task": None, "upkeep": low}

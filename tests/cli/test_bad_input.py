@@ -73,11 +73,10 @@ def test_errors_with_json_are_one_document_too(cli: Cli) -> None:
         (["resolve", "x", "a", "--done", "--fail"], "exactly one of"),
         (["resolve", "x", "a", "--fail", "--output", "1"], "--output needs --done"),
         (["resolve", "x", "a", "--done", "--output", "{"], "this is not JSON"),
-        (["signal", "x", "go", "{"], "this is not JSON"),
         (["events", "--follow", "--json"], "--json prints one document"),
         (["logs", "x", "--follow", "--json"], "--json prints one document"),
         (["tasks", "--status", "done"], "there is no status 'done'"),
-        (["tasks", "--status", "waiting"], "did you mean --activity waiting?"),
+        (["tasks", "--status", "waiting"], "did you mean --waiting?"),
         (["tasks", "--activity", "done"], "there is no activity 'done'"),
         (["worker"], "needs PostgreSQL"),
     ],
@@ -137,7 +136,8 @@ def test_a_home_that_cannot_be_made(cli: Cli) -> None:
     nowhere = Cli(cli.directory, AGENT_HOME=str(home))
     for command in ("init", "up"):
         result = nowhere(command, code=5)
-        assert result.err == f"agent: the directory {home} cannot be created: Not a directory\n"
+        problem = f"agent: the directory {home} cannot be created: Not a directory\n"
+        assert result.err.endswith(problem)
 
 
 def test_an_unusable_database_is_one_message(cli: Cli) -> None:

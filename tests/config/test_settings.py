@@ -297,6 +297,8 @@ options = { anon = false, token = "env:STORE_TOKEN" }
             'config.toml:2: artifacts.url: fsspec has no driver for "gopher://"',
         ),
         ('url = "simplecache::gopher://host"', 'no driver for "gopher://"'),
+        ('url = "ftp:///kept"', "artifacts.url: names no host or bucket"),
+        ('url = "ftp://host:port/kept"', "artifacts.url: Port could not be cast"),
     ],
 )
 def test_unusable_settings_of_a_store_are_refused(tmp_path: Path, text: str, problem: str) -> None:

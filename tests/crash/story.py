@@ -1,6 +1,7 @@
 """One task from its submission to its end, through a fault and the recovery."""
 
 import asyncio
+import contextlib
 import json
 import time
 from typing import Any
@@ -87,6 +88,8 @@ class Story:
         # Ignore what attempts of a killed worker still raise.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         worker = self._worker()
+        has_committed = asyncio.Event()
+        worker.commit_listeners.append(lambda *_: has_committed.set())
         running = asyncio.create_task(worker.run())
         submitting = None
         if not self.is_acknowledged:
@@ -98,7 +101,11 @@ class Story:
                     assert submitting.result() == self.task_id
                     self.is_acknowledged = True
                 self._answer_questions()
-                await asyncio.sleep(0.002)
+                has_committed.clear()
+                # A commit that failed is not reported.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await has_committed.wait()
             self._check_on(running)
             worker.stop()
             await running

@@ -9,10 +9,11 @@ import pytest
 
 from agent.workflows.graph import Fanout, Graph, RetryPolicy, Step
 from tests.crash.processes import Agents, agents, eventually
+from tests.support.effort import short_or_full
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
-KILLS = 15
+KILLS = short_or_full(8, 15)
 # Every kill counts as an attempt of what was running.
 OFTEN = RetryPolicy(max_attempts=100, delay_seconds=0, jitter=False)
 

@@ -12,10 +12,11 @@ import pytest
 from agent.tasks import checker
 from agent.triggers.fate_check import check_fates
 from tests.crash.processes import Agents, agents, eventually
+from tests.support.effort import short_or_full
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
-KILLS = 10
+KILLS = short_or_full(5, 10)
 WORKFLOW = """\
 name: often
 on:

@@ -17,13 +17,13 @@ from agent import bootstrap
 from agent.config.settings import PruneSettings, ServerSettings, Settings
 from agent.core import audit, file_descriptors
 from agent.core.clock import SECOND, Clock
-from agent.daemon import daemon, prune_job
+from agent.daemon import daemon, prune_job, upkeep_jobs
 from agent.daemon.prune_job import PruneJob
 from agent.store import free_space, pruning
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from tests.support.conversations import said_before
-from tests.support.rows import insert_task
+from tests.support.rows import insert, insert_task
 
 DAY = 86_400
 PATIENCE_SECONDS = 60
@@ -106,16 +106,16 @@ def serve_until(
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
-    ("settings", "has_pruning"),
-    [(Settings().prune, True), (PruneSettings(older_than_days=1), False)],
-    ids=["by default", "in a further worker"],
+    ("settings", "has_upkeep"),
+    [(PruneSettings(unused_artifacts=False), True), (PruneSettings(older_than_days=1), False)],
+    ids=["turned off", "in a further worker"],
 )
 def test_it_is_off_until_it_is_configured(
     sqlite_database: Database,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: PruneSettings,
-    has_pruning: bool,
+    has_upkeep: bool,
 ) -> None:
     """An upgrade removes nothing; and one process of several does it."""
     monkeypatch.setattr(prune_job, "FIRST_PAUSE_SECONDS", 0.0)
@@ -124,12 +124,33 @@ def test_it_is_off_until_it_is_configured(
     def refuse(*_: Any) -> None:
         raise AssertionError("there must be no such job")
 
-    monkeypatch.setattr(daemon, "PruneJob", refuse)
+    monkeypatch.setattr(upkeep_jobs, "PruneJob", refuse)
     # A broken file, so that the first sync logs something to wait for.
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows" / "broken.yaml").write_text("steps: [")
-    serve_until(sqlite_database, tmp_path, settings, "workflow.broken", has_pruning=has_pruning)
+    serve_until(sqlite_database, tmp_path, settings, "workflow.broken", has_upkeep=has_upkeep)
     assert tasks(sqlite_database) == {"ancient"}
+
+
+def test_by_default_only_unused_values_in_the_database_are_removed(database: Database) -> None:
+    """No task, and no value in a store outside: that may be shared."""
+    fill(database, {"ancient": 10_000})
+    long_ago = database.clock.now() - 2 * DAY * SECOND
+    with database.connect("writer") as connection, connection.transaction():
+        for name, encoding in (("inside", "json"), ("outside", "json@")):
+            insert(
+                connection,
+                "artifacts",
+                hash=name,
+                encoding=encoding,
+                data=b"{}",
+                size=2,
+                touched_at=long_ago,
+            )
+    PruneJob(PruneSettings(), database, lambda _: None).run()
+    assert tasks(database) == {"ancient"}
+    with database.connect("reader") as connection:
+        assert connection.query("SELECT hash FROM artifacts") == [("outside",)]
 
 
 @pytest.mark.usefixtures("in_process")
@@ -251,7 +272,7 @@ def test_idle_conversations_are_deleted_if_configured(database: Database) -> Non
     said_before(database, "new", ("hello", "yes"), now=now)
     fill(database, {"ancient": 10_000})
     settings = PruneSettings(conversations_idle_days=30)
-    assert settings.is_on and not PruneSettings().is_on
+    assert settings.is_on and not PruneSettings(unused_artifacts=False).is_on
     PruneJob(settings, database, lambda _: None).run()
     assert tasks(database) == {"ancient"}
     with database.connect("reader") as connection:

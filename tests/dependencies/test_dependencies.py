@@ -20,6 +20,8 @@ _DECLARED = [
     Requirement(text)
     for text in (
         *_PROJECT["project"]["dependencies"],
+        *_PROJECT["project"]["optional-dependencies"]["openai"],
+        *_PROJECT["project"]["optional-dependencies"]["mcp"],
         *_PROJECT["project"]["optional-dependencies"]["slack"],
         *_PROJECT["project"]["optional-dependencies"]["artifacts"],
     )

@@ -567,7 +567,7 @@ MUTANTS: Final = (
     Mutant(
         "a token file that others can write is trusted",
         "other users give themselves access by writing to the file of tokens",
-        "agent/server/tokens.py",
+        "agent/server/grants.py",
         "if not is_ours or can_be_written_by_others(status, self._trust):",
         "if not is_ours:",
     ),
@@ -1146,15 +1146,15 @@ MUTANTS: Final = (
         "a retry repeats steps that set state",
         "a step that was kept runs and writes again",
         "agent/tasks/rules/carry_over.py",
-        "if index not in rerun and old_steps[index][0].has_ended_well and are_parents_kept:",
-        "if index not in rerun and old_steps[index][0].has_ended_well and are_parents_kept"
-        " and not graph.steps[index].set_state:",
+        "            if may_be_kept and are_parents_kept and _has_ended_well(old_steps, index):\n",
+        "            if may_be_kept and are_parents_kept and _has_ended_well(old_steps, index)"
+        " and not graph.steps[index].set_state:\n",
     ),
     Mutant(
         "a retried step forgets what it had read",
         "a step with recorded calls reads the current value, and its calls have changed",
         "agent/tasks/rules/carry_over.py",
-        "                _inherit_read(blank, step)\n",
+        "                _inherit_read(tx, blank, steps[0], graph)\n",
         "",
     ),
     Mutant(
@@ -1200,5 +1200,54 @@ MUTANTS: Final = (
         "agent/triggers/watchers/path_listener.py",
         "while now == listed and not member.is_lost:",
         "while now == listed:",
+    ),
+    Mutant(
+        "a step with another definition is kept",
+        "a retry on the newest version keeps an output that its definition would not give",
+        "agent/tasks/rules/carry_over.py",
+        "            may_be_kept = index not in rerun and index not in unfit\n",
+        "            may_be_kept = index not in rerun\n",
+    ),
+    Mutant(
+        "a misfit runs again",
+        "a succeeded step whose definition changed is executed a second time by a retry",
+        "agent/tasks/rules/carry_over.py",
+        "    misfits.refuse()\n",
+        "",
+    ),
+    Mutant(
+        "an answer to another question is kept",
+        "a retry on the newest version acts on the answer to a question that reads differently there",
+        "agent/tasks/rules/carry_over.py",
+        "        stale |= changed_questions(tx, before, graph, asked)\n",
+        "        stale |= changed_questions(tx, before, graph, [])\n",
+    ),
+    Mutant(
+        "calls are inherited by their old index",
+        "a retry on a version with other indexes gives a step the calls of another one",
+        "agent/tasks/rules/inherited_calls.py",
+        "        call._replace(step_index=place)\n",
+        "        call\n",
+    ),
+    Mutant(
+        "a step that acted may be renamed",
+        "a retry on the newest version repeats an effect under another name",
+        "agent/tasks/rules/carry_over.py",
+        "        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), names)\n",
+        "        misfits.add_acted([], names)\n",
+    ),
+    Mutant(
+        "now differs between attempts",
+        "a later attempt sends another request than the one whose result is unknown",
+        "agent/tasks/commit/attempt_inputs.py",
+        "    if earlier:\n        known |= read.first_claims",
+        "    if not reading:\n        known |= read.first_claims",
+    ),
+    Mutant(
+        "what a step prints is mixed with that of others",
+        "the output of one step appears in the log of another one",
+        "agent/steps/attempt/captured_output.py",
+        "        _current.reset(token)\n",
+        "",
     ),
 )

@@ -1,16 +1,18 @@
 """Apply one mutant after another to the engine and report which test notices it.
 
-    python -m tests.mutants.hunt [--jobs N] [NAME …]
+    python -m tests.mutants.hunt [--jobs N] [--record] [NAME …]
 
-Each mutant is applied to a copy of the tree, on which a fast part of the suite runs until its first
-failure, the tests nearest to the broken module first. The test that failed must pass on the unbroken
-copy: otherwise something else broke it, and the hunt continues without it. If no test
+Each mutant is applied to a copy of the tree. First runs the test that noticed it before (`noticed.json`;
+`--record` writes what this run found). If that test no longer notices it, a fast part of the suite runs
+until its first failure, the tests nearest to the broken module first. The test that failed must pass on
+the unbroken copy: otherwise something else broke it, and the hunt continues without it. If no test
 notices a mutant, a test is missing.
 """
 
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import queue
 import re
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -98,6 +100,10 @@ SUBSET = (
 )
 """They cover every promise of the engine; PostgreSQL runs only where SQLite shows no defect."""
 MOST_SECONDS = 900
+NOTICED = Path(__file__).parent / "noticed.json"
+"""The test that last noticed each mutant, by the mutant's name."""
+
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
 def copy_to(directory: Path) -> None:
@@ -105,8 +111,8 @@ def copy_to(directory: Path) -> None:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source, directory / name, ignore=ignored)
+            # With the compiled files: they fit the copies, whose times are the same.
+            shutil.copytree(source, directory / name)
         else:
             shutil.copyfile(source, directory / name)
 
@@ -138,8 +144,39 @@ def nearest_first(mutant: Mutant) -> list[str]:
     return sorted(SUBSET, key=distance)
 
 
-def hunt(mutant: Mutant, copy: Path) -> str | None:
-    """Return the first test that notices a mutant, or None."""
+def recorded() -> dict[str, str]:
+    """Return the test that noticed each mutant when it was last recorded."""
+    return dict(json.loads(NOTICED.read_text(encoding="utf-8")))
+
+
+def sound(tests: Iterable[str], copy: Path) -> set[str]:
+    """Return those of the tests that pass on the unbroken copy: the others prove nothing."""
+    wanted = sorted(set(tests))
+    if not wanted:
+        return set()
+    done = _pytest(copy, *wanted, stops_at_first=False)
+    failed = set(_FAILURE.findall(done.stdout))
+    if done.returncode == 0:
+        return set(wanted)
+    # A test that is gone ends the whole run before it starts: then each is tried by itself.
+    if done.returncode == 1:
+        return {test for test in wanted if not any(name.startswith(test) for name in failed)}
+    return {test for test in wanted if _pytest(copy, test).returncode == 0}
+
+
+def hunt(mutant: Mutant, copy: Path, known: str | None = None) -> str | None:
+    """Return the test that notices a mutant, or None; `known` passes on the unbroken copy."""
+    try:
+        with broken(mutant, copy):
+            if known is not None and _pytest(copy, known).returncode == 1:
+                return known
+    except subprocess.TimeoutExpired:
+        return known
+    return _search(mutant, copy)
+
+
+def _search(mutant: Mutant, copy: Path) -> str | None:
+    """Return the first test of the subset that notices a mutant, or None."""
     unrelated: list[str] = []
     while True:
         try:
@@ -147,7 +184,7 @@ def hunt(mutant: Mutant, copy: Path) -> str | None:
                 done = _pytest(copy, *nearest_first(mutant), *_without(unrelated))
         except subprocess.TimeoutExpired:
             return "the tests do not end"
-        failure = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        failure = _FAILURE.search(done.stdout)
         if failure is None:
             # A test that never ends ends the whole run; its last lines say which.
             last = (done.stdout + done.stderr).strip()[-200:]
@@ -162,10 +199,12 @@ def _without(tests: list[str]) -> list[str]:
     return [argument for test in tests for argument in ("--deselect", test)]
 
 
-def _pytest(copy: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _pytest(
+    copy: Path, *arguments: str, stops_at_first: bool = True
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
-         "-k", "not postgres", "--timeout", "60", *arguments],
+        [sys.executable, "-m", "pytest", *(["-x"] if stops_at_first else []), "-q", "-n", "0",
+         "-p", "no:cacheprovider", "-k", "not postgres", "--timeout", "60", *arguments],
         cwd=copy,
         capture_output=True,
         text=True,
@@ -178,6 +217,7 @@ def main() -> int:
     """Hunt all mutants, or the named ones; the exit code is 1 if one survives."""
     parser = argparse.ArgumentParser(prog="make mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
+    parser.add_argument("--record", action="store_true", help="write noticed.json")
     parser.add_argument("names", nargs="*", help="mutants by name; all without one")
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
@@ -185,13 +225,22 @@ def main() -> int:
         parser.error(f"no such mutant: {', '.join(unknown)}")
     wanted = [known[name] for name in options.names] or list(MUTANTS)
     with tempfile.TemporaryDirectory(prefix="agent-mutants-") as directory:
-        survivors = _hunt_all(wanted, Path(directory), options.jobs)
-    print(f"{len(wanted) - survivors} of {len(wanted)} mutants were noticed")
-    return 1 if survivors else 0
+        found = _hunt_all(wanted, Path(directory), options.jobs)
+    noticed = {name: test for name, test in found.items() if test is not None}
+    if options.record:
+        _write({name: test for name, test in (recorded() | noticed).items() if name in known})
+    print(f"{len(noticed)} of {len(wanted)} mutants were noticed")
+    return 0 if len(noticed) == len(wanted) else 1
 
 
-def _hunt_all(wanted: list[Mutant], directory: Path, jobs: int) -> int:
-    """Hunt with a copy of the tree per job; return how many breaks survived."""
+def _write(noticed: dict[str, str]) -> None:
+    tests = {name: test for name, test in noticed.items() if test.startswith("tests/")}
+    text = json.dumps(tests, indent=1, sort_keys=True, ensure_ascii=False)
+    NOTICED.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _hunt_all(wanted: list[Mutant], directory: Path, jobs: int) -> dict[str, str | None]:
+    """Hunt with a copy of the tree per job; return which test noticed each mutant."""
     copies: queue.Queue[Path] = queue.Queue()
     for number in range(jobs):
         copy = directory / str(number)
@@ -199,19 +248,25 @@ def _hunt_all(wanted: list[Mutant], directory: Path, jobs: int) -> int:
         copy_to(copy)
         copies.put(copy)
 
-    def one(mutant: Mutant) -> bool:
+    before = recorded()
+    passing = sound(
+        (before[mutant.name] for mutant in wanted if mutant.name in before), directory / "0"
+    )
+
+    def one(mutant: Mutant) -> tuple[str, str | None]:
+        known = before.get(mutant.name)
         copy = copies.get()
         began = time.monotonic()
         try:
-            test = hunt(mutant, copy)
+            test = hunt(mutant, copy, known if known in passing else None)
         finally:
             copies.put(copy)
         by = test or "SURVIVED: " + mutant.why
         print(f"{mutant.name:<44} {by}  ({time.monotonic() - began:.0f} s)", flush=True)
-        return test is None
+        return mutant.name, test
 
     with ThreadPoolExecutor(jobs) as pool:
-        return sum(pool.map(one, wanted))
+        return dict(pool.map(one, wanted))
 
 
 if __name__ == "__main__":

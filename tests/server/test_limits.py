@@ -124,7 +124,9 @@ def test_metrics(running: Running, client: httpx.Client) -> None:
     assert samples["agent_workers"] == 1
     assert samples["agent_attempts_total"] >= 2
     assert (
-        samples["agent_turn_seconds_count"] == samples['agent_turn_seconds_bucket{le="+Inf"}'] > 0
+        samples["agent_commit_duration_seconds_count"]
+        == samples['agent_commit_duration_seconds_bucket{le="+Inf"}']
+        > 0
     )
     assert samples['agent_events_total{type="task.succeeded"}'] >= 1
     assert {

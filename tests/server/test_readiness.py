@@ -32,6 +32,25 @@ steps: {one: {shell: {script: "head -c 200000 /dev/zero | tr '\\\\0' x", effect:
 """
 
 
+def test_the_disk_decides_too(running: Running) -> None:
+    """Low space degrades the agent; with hardly any left it is not ready."""
+    health = running.worker.health
+    with running.client() as client:
+        try:
+            health.report("disk", "400 MB are free")
+            low = client.get("/readyz")
+            assert (low.status_code, low.json()) == (
+                200,
+                {"status": "degraded", "because": ["disk"]},
+            )
+            health.report("disk", "10 MB are free", is_certain=True)
+            full = client.get("/readyz")
+            assert (full.status_code, full.json()["because"]) == (503, ["disk"])
+        finally:
+            health.resolve("disk")
+        assert client.get("/readyz").json() == {"status": "ok"}
+
+
 def test_a_workflow_may_still_be_in_a_file(running: Running) -> None:
     """Until the files are recorded, an unknown workflow is 503, not 404."""
     startup = running.server.startup

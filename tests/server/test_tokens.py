@@ -7,7 +7,8 @@ import pytest
 
 from agent.core.ids import content_hash
 from agent.core.scopes import SCOPES
-from agent.server.tokens import OWNER, TokenError, TokenGrant, Tokens
+from agent.server.grants import TokenError, TokenGrant
+from agent.server.tokens import OWNER, Tokens
 from tests.support.server import wait_for
 
 

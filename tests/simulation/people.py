@@ -12,12 +12,13 @@ from agent.core import waits
 from agent.core.state_names import workflow_scope
 from agent.core.waits import Signal
 from agent.store.db.database import Database, StoreError
-from agent.store.engine import task_rows
+from agent.store.engine import task_rows, workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause, state_commands
 from agent.tasks.operator.conversations import forget
-from agent.tasks.operator.operator import Operator
+from agent.tasks.operator.operator import CommandResult, Operator
 from agent.tasks.state.pauses import PauseKind
+from tests.simulation.editions import newer
 from tests.simulation.scenario import JsonObject
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class People:
             if self._machine.loop.chance.random() < 0.3:
                 continue
             try:
-                answer = self.operator(database).retry(task_id)
+                answer = self._retry(database, task_id)
             except RefusedError as error:
                 self._machine.tell("settler", f"retry: refused: {error}")
                 refused += 1
@@ -236,6 +237,36 @@ class People:
             self._machine.result.happened["person: retry"] += answer.is_changed
             self._machine.tell("settler", f"retry: {answer.message}")
         return refused
+
+    def _retry(self, database: Database, task_id: str) -> CommandResult:
+        """Retry a task, every second time on a version that was just edited."""
+        operator, chance = self.operator(database), self._machine.loop.chance
+        if chance.random() < 0.5:
+            return operator.retry(task_id)
+        self._edit(database, task_id)
+        try:
+            answer = operator.retry(task_id, is_latest=True)
+        except RefusedError as error:
+            if "do not fit" not in str(error):
+                raise
+            self._machine.result.happened["person: newest version refused"] += 1
+            self._machine.tell("settler", f"retry: {error}")
+            return operator.retry(task_id)
+        self._machine.result.happened["person: retry on the newest version"] += answer.is_changed
+        return answer
+
+    def _edit(self, database: Database, task_id: str) -> None:
+        """Record another version of a task's workflow."""
+        with database.connect("writer") as connection, connection.transaction():
+            ((name,),) = connection.query(
+                "SELECT workflow_name FROM tasks WHERE id = :id", id=task_id
+            )
+            if name not in self._machine.graphs:
+                return
+            known = workflow_versions.latest_number(connection, name) or 0
+            graph = newer(self._machine.graphs[name], known + 1, self._machine.loop.chance)
+            now = self._machine.clock.now()
+            workflow_versions.register(connection, name, graph.hash, graph.text, None, None, now)
 
     async def fork_after_answers(self) -> None:
         """Run some tasks again from behind an answer, which was not given for another line."""

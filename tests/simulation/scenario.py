@@ -131,7 +131,7 @@ def _add_conversations(scenario: Scenario) -> None:
         config["conversation_tokens"] = chance.choice([200, 100_000])
         said = {"name": "said", "kind": "agent", "config": config, "retry": _QUICK}
         then = {"name": "then", "depends_on": ["said"], "retry": _QUICK}
-        then |= _python("touch", {"plan": [chance.choice(["ok", "error"])], "seconds": 0.1})
+        then |= python_step("touch", {"plan": [chance.choice(["ok", "error"])], "seconds": 0.1})
         graph = {"name": f"talk{number}", "inputs": {"line": {"type": "string"}}}
         scenario.graphs.append({**graph, "steps": [said, then]})
     for number in range(chance.randint(3, 6)):
@@ -319,15 +319,15 @@ def _doing(chance: random.Random, kind: str, before: list[str], child: str | Non
                 return {**doing, "fanout": fanout, "depends_on": [before[-1]]}
             return {**doing, "fanout": {"items": list(range(chance.randint(0, 4)))}}
         case "many":
-            return _python("many", {"count": chance.randint(0, 4)})
+            return python_step("many", {"count": chance.randint(0, 4)})
         case "act":
             policy = chance.choice(["ask", "ask", "reconcile", "reconcile", "retry", "fail"])
             given = {"plan": plan, "seconds": seconds, "policy": policy}
-            return _python("act", {**given, "calls": chance.choice([1, 1, 2, 3])})
+            return python_step("act", {**given, "calls": chance.choice([1, 1, 2, 3])})
         case "once":
-            return _python("once", {"plan": plan, "seconds": seconds}, effect="once")
+            return python_step("once", {"plan": plan, "seconds": seconds}, effect="once")
         case "save":
-            return _python("save", {"rounds": chance.randint(1, 5), "seconds": seconds})
+            return python_step("save", {"rounds": chance.randint(1, 5), "seconds": seconds})
         case "timer":
             return {"kind": "wait", "config": {"duration": chance.choice([0, 0.5, 8.0])}}
         case "signal":
@@ -336,7 +336,7 @@ def _doing(chance: random.Random, kind: str, before: list[str], child: str | Non
             return {"kind": kind, "config": _question(chance)}
         case "gated":
             given = {"plan": plan, "seconds": seconds}
-            return {**_python("once", given, effect="once"), "approval": _question(chance)}
+            return {**python_step("once", given, effect="once"), "approval": _question(chance)}
         case "llm":
             config = {"prompt": "hello there", "model": "echo", "max_tokens": 10}
             return {"kind": "llm", "config": config}
@@ -350,7 +350,7 @@ def _doing(chance: random.Random, kind: str, before: list[str], child: str | Non
         touched["taken"] = f"{{{{ steps.{before[-1]}.output }}}}"
     if chance.random() < 0.2:
         touched["size"] = 5_000
-    return _python("touch", touched)
+    return python_step("touch", touched)
 
 
 def _agent(chance: random.Random) -> JsonObject:
@@ -371,7 +371,8 @@ def _agent(chance: random.Random) -> JsonObject:
     return {"goal": goal, "model": "echo", "max_turns": 9, "tools": {"use": tool}}
 
 
-def _python(function: str, given: JsonObject, **options: Any) -> JsonObject:
+def python_step(function: str, given: JsonObject, **options: Any) -> JsonObject:
+    """Return the kind and the configuration of a step that calls one of the simulated functions."""
     call = f"{_FUNCTIONS}:{function}"
     return {"kind": "python", "config": {"call": call, "with": given, **options}}
 

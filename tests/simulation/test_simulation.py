@@ -1,4 +1,4 @@
-"""Some hundred runs of the engine on a simulated machine, and every failure that was ever found."""
+"""Runs of the engine on a simulated machine, and every failure that was ever found."""
 
 import os
 import subprocess
@@ -13,9 +13,10 @@ from tests.simulation.disk import COMMIT_FAULTS
 from tests.simulation.run import run
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.shrinking import shrink
+from tests.support.effort import short_or_full
 
-SEEDS = 200
-COUNTED_SEEDS = 100
+SEEDS = short_or_full(64, 200)
+COUNTED_SEEDS = short_or_full(40, 100)
 """The first of them: what happens in these is counted as well."""
 SHARDS = 12
 KEPT = sorted((Path(__file__).parent / "regressions").glob("*.json"))
@@ -60,6 +61,8 @@ FAULTS = {
     "person: resume": 2,
     "person: cancel": 5,
     "person: retry": 5,
+    "person: retry on the newest version": 3,
+    "person: newest version refused": 1,
     "person: fork": 5,
     "person: signal": 5,
     "person: answer": 5,
@@ -67,7 +70,10 @@ FAULTS = {
     "agent: remembered": 20,
     "agent: started": 20,
 }
-"""What happens on the simulated machine, and how often at least in the counted seeds."""
+"""What happens on the simulated machine, and how often at least in the counted seeds of the full form.
+
+A few seeds miss what is rare: the short form asks only for what is frequent.
+"""
 
 
 def test_every_fault_occurs_often_enough(sqlite_template: Path) -> None:
@@ -80,7 +86,8 @@ def test_every_fault_occurs_often_enough(sqlite_template: Path) -> None:
         result = run(draw(seed), sqlite_template)
         assert result.problems == [], f"make simulate SEED={seed}"
         happened += result.happened
-    seldom = {what: happened[what] for what, least in FAULTS.items() if happened[what] < least}
+    expected = {what: short_or_full(least // 5, least) for what, least in FAULTS.items()}
+    seldom = {what: happened[what] for what, least in expected.items() if happened[what] < least}
     assert seldom == {}
 
 
@@ -126,7 +133,7 @@ def test_a_seed_gives_the_same_run_in_every_process(sqlite_template: Path) -> No
     code = (
         "import sys; from pathlib import Path;"
         " from tests.simulation.run import run; from tests.simulation.scenario import draw;"
-        " print([run(draw(seed), Path(sys.argv[1])).digest for seed in range(10, 18)])"
+        " print([run(draw(seed), Path(sys.argv[1])).digest for seed in range(10, 13)])"
     )
     digests = set()
     for hash_seed in ("1", "2"):
@@ -139,5 +146,5 @@ def test_a_seed_gives_the_same_run_in_every_process(sqlite_template: Path) -> No
             check=True,
         )
         digests.add(answer.stdout.strip())
-    here = [run(draw(seed), sqlite_template).digest for seed in range(10, 18)]
+    here = [run(draw(seed), sqlite_template).digest for seed in range(10, 13)]
     assert digests == {str(here)}

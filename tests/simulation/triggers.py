@@ -302,4 +302,4 @@ def _edited(graph: Graph, values: JsonObject, without: tuple[str, ...] = ()) -> 
         for each in graph.on["schedule"]
     ]
     on = {**graph.on, "schedule": schedules}
-    return Graph.model_validate({**graph.model_dump(mode="json"), "on": on})
+    return Graph.model_validate({**graph.model_dump(), "on": on})

@@ -1,20 +1,13 @@
-"""Backups of a database in use, and pruning of old tasks."""
+"""Pruning of old tasks."""
 
 import itertools
-import shutil
-import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.store import idempotency_keys, pruning
 from agent.store.artifacts import artifact_rows
-from agent.store.db import sqlite, sqlite_driver, sqlite_errors
-from agent.store.db.database import Connection, Database, StoreError
-from agent.store.db.dialect import Fault
-from agent.store.schema import migrate
-from tests.support.postgres import PostgresServer
+from agent.store.db.database import Connection, Database
 from tests.support.rows import insert, insert_task
 
 PATIENCE_SECONDS = 60
@@ -196,101 +189,6 @@ def test_prune_removes_ended_workers_and_their_events(database: Database) -> Non
         assert removed == dict.fromkeys(pruning.PRUNED, 0) | {"events": 1, "workers": 2}
         left = {row[0] for row in connection.query("SELECT id FROM workers")}
         assert left == {"owner", "alive", "recent"}
-
-
-def test_a_backup_is_consistent_while_others_write(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    """The copy is one state of the database, readable only by its owner, and works alike."""
-    is_over = threading.Event()
-    is_writing = threading.Event()
-
-    def write() -> None:
-        with sqlite_database.connect("worker") as worker:
-            number = 0
-            while not is_over.is_set():
-                number += 1
-                with worker.transaction():
-                    insert_task(worker, f"t{number:06}")
-                is_writing.set()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    path = tmp_path / "copy.db"
-    try:
-        assert is_writing.wait(PATIENCE_SECONDS)
-        pruning.backup(sqlite_database, path)
-    finally:
-        is_over.set()
-        thread.join(PATIENCE_SECONDS)
-    copy = Database(f"sqlite:///{path}")
-    migrate.check(copy)
-    assert path.stat().st_mode & 0o077 == 0
-    assert [file.name for file in tmp_path.glob("copy.db.unfinished*")] == []
-    with copy.connect("writer") as connection:
-        assert connection.query("PRAGMA integrity_check") == [("ok",)]
-        counts = _counts(connection)
-        assert counts["tasks"] >= 1
-        assert set(counts.values()) == {counts["tasks"]}
-        with connection.transaction():
-            insert_task(connection, "new")
-
-
-def test_a_backup_never_overwrites(sqlite_database: Database, tmp_path: Path) -> None:
-    """An existing file is refused and kept, and a missing directory is named."""
-    path = tmp_path / "precious.db"
-    path.write_text("precious")
-    with pytest.raises(StoreError, match="never overwrites"):
-        pruning.backup(sqlite_database, path)
-    assert path.read_text() == "precious"
-    with pytest.raises(StoreError, match="nowhere does not exist"):
-        pruning.backup(sqlite_database, tmp_path / "nowhere" / "copy.db")
-
-
-def test_a_backup_on_a_full_disk_names_the_disk(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is the copy's disk that is full, not the database's."""
-
-    class Raw:
-        def backup(self, *_: object, **__: object) -> None:
-            raise sqlite_driver.driver().module.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(sqlite_errors, "is_disk_full", lambda path: path.parent == tmp_path)
-    with sqlite_database.connect("reader") as connection:
-        assert isinstance(connection, sqlite.SqliteConnection)
-        raw, connection._raw = connection._raw, Raw()
-        with pytest.raises(StoreError, match=f"no room is left in {tmp_path}$") as caught:
-            connection.copy_to(tmp_path / "copy.db")
-        connection._raw = raw
-    assert caught.value.fault is Fault.FULL
-
-
-def test_a_failed_backup_leaves_no_file(tmp_path: Path) -> None:
-    """A database that cannot be read leaves no partial copy."""
-    with pytest.raises(StoreError) as caught:
-        pruning.backup(Database(f"sqlite:///{tmp_path}/none.db"), tmp_path / "copy.db")
-    assert caught.value.fault is Fault.LOST
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_backup_of_postgresql_uses_pg_dump(
-    postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It writes an archive; without `pg_dump` the message says what is needed."""
-    path = tmp_path / "copy.dump"
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    with pytest.raises(StoreError, match="pg_dump"):
-        pruning.backup(postgres_database, path)
-    assert list(tmp_path.iterdir()) == []
-    program = PostgresServer.installed_programs() / "pg_dump"
-    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
-    pruning.backup(postgres_database, path)
-    assert path.read_bytes().startswith(b"PGDMP")
-    with pytest.raises(StoreError, match="pg_dump failed"):
-        nowhere = postgres_database.url.replace("/t_", "/no_")
-        pruning.backup(Database(nowhere), tmp_path / "other.dump")
-    assert [file.name for file in tmp_path.iterdir()] == ["copy.dump"]
 
 
 def test_a_prune_counts_what_it_keeps(database: Database) -> None:

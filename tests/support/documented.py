@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 # A fence inside a block is indented: only one at the start of a line ends it.
-_BLOCK = re.compile(r"(<!-- not run: [^\n]*-->\n)?^```yaml\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"(<!-- no-run: [^\n]*-->\n)?^```yaml[^\n]*\n(.*?)^```\n", re.DOTALL | re.MULTILINE
+)
 
 
 class Documented(NamedTuple):

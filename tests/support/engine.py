@@ -74,12 +74,13 @@ def other(name: str, kind: str, /, after: Iterable[str] = (), **options: Any) ->
 
 def graph(*steps: Step, name: str = "tested", **options: Any) -> Graph:
     """Return a workflow of these steps."""
-    return Graph(name=name, steps=list(steps), **options)
+    return Graph(name=name, steps=list(steps), **options).checked()
 
 
 def eventually(condition: Callable[[], T], what: object = "it") -> T:
     """Wait for something to become true, and return it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
+    pause_seconds = 0.002
     while True:
         found = condition()
         if found:
@@ -87,7 +88,9 @@ def eventually(condition: Callable[[], T], what: object = "it") -> T:
         if time.monotonic() > deadline:
             shown = what() if callable(what) else what
             raise AssertionError(f"not within {PATIENCE_SECONDS} s: {shown}")
-        time.sleep(0.005)
+        time.sleep(pause_seconds)
+        # The condition may be costly, and takes processor time from what it waits for.
+        pause_seconds = min(pause_seconds * 1.3, 0.03)
 
 
 class Reader:

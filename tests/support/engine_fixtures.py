@@ -1,30 +1,23 @@
 """Fixtures of an engine on a database that the checker reads at the end of every test.
 
-A `conftest.py` imports them by their names and defines `emptied_postgres_url`, so that suites which
-run at once have databases of their own.
+A `conftest.py` imports them by their names.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from agent.store.db.database import Database
 from tests.support import step_functions
 from tests.support.engine import Engine, Hand, HandClock, Start, find_violations
+from tests.support.postgres import empty
 
 
 @pytest.fixture
 def postgres_database(emptied_postgres_url: str) -> Database:
     """Return a PostgreSQL database without any row: emptying is quicker than making one."""
-    with psycopg.connect(emptied_postgres_url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT string_agg(tablename, ', ') FROM pg_tables"
-            " WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
-        ).fetchone()
-        assert found is not None
-        connection.execute(f"TRUNCATE {found[0]}")
+    empty(emptied_postgres_url)
     return Database(emptied_postgres_url)
 
 

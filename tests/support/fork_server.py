@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import random
 import signal
 import subprocess
@@ -26,37 +27,40 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+import agent
+
 ROOT = Path(__file__).parent.parent.parent
 
-_MODULES = (
-    "agent.bootstrap",
-    "agent.cli.client.local",
-    "agent.cli.commands.run",
-    "agent.cli.main",
-    "agent.cli.output.follow",
-    "agent.cli.output.terminal",
-    "agent.config.loader",
-    "agent.daemon.daemon",
-    "agent.daemon.embedded_worker",
-    "agent.models.registry",
-    "agent.server.bind",
-    "agent.steps.http.client",
-    "agent.steps.kinds",
-    "agent.store.db.postgres",
-    "agent.store.db.sqlite",
-    "agent.tasks.operator.operator",
-    "agent.tasks.worker.worker",
-    "agent.upgrade",
+_LIBRARIES = (
     # Loaded where a database is first migrated.
     "alembic.command",
     "alembic.ddl.postgresql",
     "alembic.runtime.environment",
     "mako.template",
-    "psycopg",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
     "sqlmodel",
+    # Loaded where a daemon opens its database, and starts to serve and to watch.
+    "apscheduler.executors.asyncio",
+    "psycopg",
+    "pydantic.v1",
+    "pysqlite3.dbapi2",
+    "typer._click.decorators",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.httptools_impl",
+    "watchfiles",
 )
+_SELDOM_LOADED = (
+    "agent.channels.messages.slack_sender",
+    "agent.models.anthropic",
+    "agent.models.openai",
+    "agent.store.schema.channel_tables",
+    "agent.store.schema.migrations",
+    "agent.store.schema.state_tables",
+    "agent.store.schema.tables",
+)
+"""Few commands need these, and they take longer to load than all others."""
 
 
 class ForkedProcess:
@@ -165,8 +169,11 @@ def shared() -> ForkServer:
 
 def _load() -> None:
     """Import what commands and daemons import in the end."""
-    for name in _MODULES:
+    for name in _LIBRARIES:
         importlib.import_module(name)
+    for module in pkgutil.walk_packages(agent.__path__, "agent."):
+        if not module.name.startswith(_SELDOM_LOADED) and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
 def _serve() -> dict[str, Any] | None:

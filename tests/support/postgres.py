@@ -33,6 +33,13 @@ _SETTINGS = {
 # A test's database needs to survive its test, not a loss of power.
 _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
+_USED_TABLES = """
+SELECT relname, pg_table_size(oid) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0
+"""
+_MOST_BYTES = 2_000_000
+
 
 class PostgresServer:
     """One server in a directory of its own, reached through a socket in it."""
@@ -182,6 +189,25 @@ def shared_server(meeting_place: Path) -> Iterator[str]:
             else:
                 fcntl.flock(users, fcntl.LOCK_UN)
             time.sleep(0.05)
+
+
+def empty(address: str) -> None:
+    """Remove all rows of a migrated database.
+
+    TRUNCATE makes new files for every table and index, which takes ten times as long as deleting the
+    few rows of a test. It removes what deleting leaves behind, before that slows queries down.
+    """
+    import psycopg
+
+    with psycopg.connect(address) as connection:
+        used = connection.execute(_USED_TABLES).fetchall()
+        names = [name for name, _ in used]
+        if sum(size for _, size in used) > _MOST_BYTES:
+            connection.execute(f"TRUNCATE {', '.join(names)} CASCADE")
+        else:
+            # Foreign keys are triggers; a replica's session fires none.
+            deletions = "; ".join(f"DELETE FROM {name}" for name in names)
+            connection.execute(f"SET session_replication_role = replica; {deletions}")
 
 
 def _start_keeper(meeting_place: Path, address: Path) -> None:

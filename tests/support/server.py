@@ -12,7 +12,7 @@ import httpx
 
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
-from agent.config.settings import EngineSettings, ServerSettings, Settings
+from agent.config.settings import EngineSettings, ServerSettings, Settings, StepSettings
 from agent.server.server_thread import Server
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
@@ -25,12 +25,15 @@ PATIENCE_SECONDS = 60.0
 class Running:
     """A worker and a server, each with its own loop, for the duration of a block."""
 
-    def __init__(self, database: Database, home: Path, **server: Any) -> None:
+    def __init__(
+        self, database: Database, home: Path, steps: StepSettings | None = None, **server: Any
+    ) -> None:
         self.database = database
         self.settings = Settings(
             base=home,
             engine=EngineSettings(poll_seconds=0.2, shutdown_seconds=0.5),
             server=ServerSettings(**{"port": 0, **server}),
+            steps=steps or StepSettings(),
         )
         self.home = self.settings.home
         self._is_ready = threading.Event()

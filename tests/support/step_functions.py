@@ -236,3 +236,11 @@ async def call_with_large_answer(ctx: StepContext, text: str) -> int:
         return text
 
     return len(await ctx.call("read", {}, act))
+
+
+async def speak_until(ctx: StepContext, attempt: int, word: str) -> str:
+    """Print the attempt's number; fail before a given attempt."""
+    print(f"attempt {ctx.attempt}")  # noqa: T201
+    if ctx.attempt < attempt:
+        raise ValueError(f"not yet: {word}")
+    return word

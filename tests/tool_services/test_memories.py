@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.core.clock import SECOND
 from agent.core.search_terms import index_text, match_words
-from agent.store import free_space, memory_rows, pruning
+from agent.store import backup, free_space, memory_rows, pruning
 from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tool_services import memories
@@ -210,7 +210,7 @@ def test_a_backup_and_a_rewritten_file_find_what_was_found_before(
     kept = store.remember("s", "kept tea", written_by="test")
     with sqlite_database.connect("writer") as connection:
         pruning.prune(connection, sqlite_database.clock.now() + 1)
-    pruning.backup(sqlite_database, tmp_path / "copy.db")
+    backup.write(sqlite_database, tmp_path / "copy.db")
     free_space.rewrite(sqlite_database)
     copy = Database(f"sqlite:///{tmp_path}/copy.db")
     for database in (sqlite_database, copy):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from agent.store.db.database import Database
@@ -24,12 +23,3 @@ def still(database: Database, clock: StillClock) -> Iterator[Database]:
     database.clock = clock
     yield database
     assert find_violations(database) == []
-
-
-@pytest.fixture(scope="session")
-def emptied_postgres_url(postgres_server: str, postgres_template: str, worker_id: str) -> str:
-    """Return the address of one PostgreSQL database for all tests of this suite in a process."""
-    name = f"triggers_{worker_id}"
-    with psycopg.connect(postgres_server, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
-    return postgres_server.replace("/postgres?", f"/{name}?", 1)

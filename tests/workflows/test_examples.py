@@ -38,6 +38,8 @@ def test_the_examples_are_a_directory_without_problems() -> None:
     assert all(each.graph.description for each in directory.workflows.values())
     for name, each in directory.workflows.items():
         assert each.path.stem == name
+        # The compiler need not check what it made of checked keys.
+        assert each.graph.checked().text == each.graph.text
 
 
 def test_the_watching_examples_are_without_problems() -> None:

@@ -13,7 +13,14 @@ import structlog
 from agent.approvals import approval_documents
 from agent.approvals.permission import Principal, may_answer
 from agent.channels.channel import DeliveryError, Notification, raise_most_retryable
-from agent.channels.chat import buttons, message_texts, pairing, task_ends, trigger_notices
+from agent.channels.chat import (
+    buttons,
+    message_texts,
+    pairing,
+    task_ends,
+    trigger_notices,
+    upkeep_notices,
+)
 from agent.channels.chat.chat_error import ChatError
 from agent.channels.chat.command_handler import CommandHandler, typed_value
 from agent.config.channels import NOTIFIED_EVENTS, PAIRED
@@ -156,6 +163,9 @@ class Chat(ABC):
             await self._post_question(recipient, notification.approval, is_reminder=is_reminder)
         elif notification.outage is not None:
             text = message_texts.outage(notification.event, notification.outage)
+            await self.send(recipient, text)
+        elif notification.upkeep is not None:
+            text = upkeep_notices.text_of(notification.event, notification.upkeep)
             await self.send(recipient, text)
         elif notification.trigger is not None:
             text = trigger_notices.text_of(notification.event, notification.trigger)

@@ -17,7 +17,7 @@ from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
 from agent.steps.spec.message_config import ORIGIN
-from agent.steps.spec.questions import read_answer
+from agent.steps.spec.questions import read_answer, read_edits
 from agent.steps.types.outcome import Json
 from agent.store.channels import answer_tokens
 from agent.store.db.database import Connection, Database
@@ -25,9 +25,10 @@ from agent.store.db.json_values import NotPlainJsonError
 from agent.store.engine import workflow_versions
 from agent.store.read import health
 from agent.store.read.activity import Activity
+from agent.store.read.task_list import TaskFilter
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
-from agent.tasks.read_models import task_documents
+from agent.tasks.read_models import task_documents, task_list
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
 from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
 from agent.triggers.command_request import InvalidTimeError
@@ -48,7 +49,7 @@ _EXPECTED: Final = (
     TooManyStepsError,
 )
 _AUDITED: Final = frozenset(
-    name for name, spec in commands.COMMANDS.items() if spec.scope != "read"
+    name for name, spec in commands.COMMANDS.items() if spec.scope != "read" or name == "open"
 ) - {"run"}
 """Without `run`: a task records itself who started it."""
 _MAX_LISTED: Final = 15
@@ -66,8 +67,15 @@ class Sent:
 class CommandHandler:
     """Runs commands and answers for a caller that the channel has identified."""
 
-    def __init__(self, database: Database, steps_per_task: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        steps_per_task: int,
+        link_of: Callable[[Principal], str] | None = None,
+    ) -> None:
+        """Set up the commands; `link_of` makes the reply to `/open`, where there is a dashboard."""
         self._database = database
+        self._link_of = link_of
         self._steps_per_task = steps_per_task
         self._operator = Operator(database, database.clock)
         self._chat_triggers = ChatTriggers(database)
@@ -89,6 +97,7 @@ class CommandHandler:
             "edit": self._answer_command,
             "answer": self._answer_command,
             "defer": self._defer,
+            "open": self._open,
             "help": self._help,
         }
         assert self._handlers.keys() == commands.COMMANDS.keys()
@@ -141,7 +150,8 @@ class CommandHandler:
         if activity is not None and activity not in set(Activity):
             raise CommandError(f"there is no activity {activity!r}: {', '.join(Activity)}")
         with self._database.connect("reader") as connection, connection.snapshot():
-            tasks = task_documents.list_tasks(connection, activity=activity, limit=_MAX_LISTED)
+            wanted = TaskFilter(activities=(activity,) if activity else ())
+            tasks = task_list.list_tasks(connection, wanted, _MAX_LISTED)
         return "\n".join(map(message_texts.task_line, tasks)) or "no tasks"
 
     def _task(self, _principal: Principal, command: Command, _sent: Sent) -> str:
@@ -173,6 +183,11 @@ class CommandHandler:
             if keys.get("text")
         ]
         return commands.help_text(principal, own, texts[0] if len(texts) == 1 else None)
+
+    def _open(self, principal: Principal, _command: Command, _sent: Sent) -> str:
+        if self._link_of is None:
+            raise RefusedError("there is no dashboard here: the agent's server does not run")
+        return self._link_of(principal)
 
     def _triggers(self, principal: Principal, command: Command, sent: Sent) -> str:
         return self._chat_triggers.reply(principal, command, sent.key)
@@ -248,7 +263,10 @@ class CommandHandler:
         return self._operator.cancel(self._task_id(command), command.rest).message
 
     def _retry(self, _principal: Principal, command: Command, _sent: Sent) -> str:
-        return self._operator.retry(self._task_id(command)).message
+        if command.rest not in (None, "latest", "--latest"):
+            raise CommandError(f"write it as {commands.usage('retry')}")
+        is_latest = command.rest is not None
+        return self._operator.retry(self._task_id(command), is_latest=is_latest).message
 
     def _approvals(self, _principal: Principal, command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
@@ -269,7 +287,12 @@ class CommandHandler:
         if command.name == "edit":
             if not command.pairs:
                 raise CommandError(f"write it as {commands.usage('edit')}")
-            edits = {name: parse_value(text) for name, text in command.pairs.items()}
+            request = document["request"]
+            config = request.get("config") if isinstance(request, dict) else None
+            try:
+                edits = read_edits(config, command.pairs)
+            except ValueError as problem:
+                raise CommandError(str(problem)) from None
             answer = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
             answer = {"decision": "answer", "value": typed_value(document, command.rest or "")}

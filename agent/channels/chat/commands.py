@@ -49,7 +49,13 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     ),
     "resume": CommandSpec("operate", "resume a paused task", "needed", usage="TASK"),
     "cancel": CommandSpec("operate", "cancel a task", "needed", "text", "TASK [REASON]"),
-    "retry": CommandSpec("operate", "retry what did not succeed", "needed", usage="TASK"),
+    "retry": CommandSpec(
+        "operate",
+        "retry what did not succeed, on the newest version if you say so",
+        "needed",
+        "text",
+        "TASK [latest]",
+    ),
     "schedules": CommandSpec(
         "read",
         "list schedules, or show, pause, resume, run or skip one",
@@ -72,6 +78,7 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     "edit": CommandSpec("approve", "approve with changes", "needed", "pairs", "ID KEY=VALUE…"),
     "answer": CommandSpec("approve", "answer with a value", "needed", "text", "ID VALUE"),
     "defer": CommandSpec("approve", "be reminded later", "needed", "text", "ID TIME"),
+    "open": CommandSpec("read", "get a link to the dashboard that signs you in once"),
     "help": CommandSpec("read", "list the commands"),
 }
 assert COMMANDS.keys() == CHAT_COMMANDS

@@ -10,6 +10,7 @@ from agent.core import waits
 from agent.core.escape import harmless, harmless_json
 from agent.core.waits import Signal
 from agent.steps.types.outcome import Json
+from agent.tasks.read_models import listed_waits
 from agent.tasks.read_models.task_documents import short_id
 
 MARKS: Final = {
@@ -135,9 +136,9 @@ def task_line(document: dict[str, Json]) -> str:
     """Return a task on one line."""
     activity = document["activity"]
     what = ""
-    if activity == "waiting" and document.get("waits"):
-        signal = document.get("signal")
-        what = " for a person" if signal is None else f" for the signal {signal!r}"
+    if activity == "waiting":
+        words = " ".join(listed_waits.words(document["waiting_for"]).split())
+        what = f", {cut(harmless(words), 100)}" if words else ""
     mark = MARKS.get(activity, "?")
     return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{what}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
+    from agent.store.read.task_list import TaskFilter
     from agent.tasks.operator.operator import CommandResult, Verdict
     from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.command_plan import TriggerResult
@@ -29,10 +30,8 @@ class AgentClient(Protocol):
     def find_task(self, text: str) -> str:
         """Return the id of the only task whose id equals, starts with or ends with a text."""
 
-    def tasks(
-        self, status: str | None, activity: str | None, workflow: str | None, limit: int
-    ) -> list[Document]:
-        """Return the newest tasks, each as a short document."""
+    def tasks(self, wanted: "TaskFilter", limit: int, before: str | None) -> Document:
+        """Return the newest tasks that a filter selects, how many there are, and what follows."""
 
     def task(self, task_id: str) -> Document:
         """Return everything about a task."""
@@ -43,16 +42,25 @@ class AgentClient(Protocol):
     def calls(self, task_id: str, after: str) -> list[Document]:
         """Return the model and tool calls after a call."""
 
-    def transcript(self, task_id: str, step: str) -> Document:
-        """Return all calls of a step, with requests and responses."""
+    def step(self, task_id: str, step: str) -> Document:
+        """Return a step with each of its attempts."""
 
     def logs(
-        self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
+        self,
+        task_id: str,
+        step: str | None,
+        attempt: int | None,
+        limit: int,
+        *,
+        after: int = 0,
+        before: int | None = None,
     ) -> list[Document]:
-        """Return the output of steps after a piece, the oldest first."""
+        """Return the output of steps after a piece, or the last before one, the oldest first."""
 
-    def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
-        """Return events after a cursor, the oldest first."""
+    def events(
+        self, after: str | None, task_id: str | None, limit: int, *, is_newest: bool = False
+    ) -> list[Document]:
+        """Return events after a cursor, the first of them or the newest, the oldest first."""
 
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
@@ -78,10 +86,12 @@ class AgentClient(Protocol):
     def cancel(self, task_id: str) -> "CommandResult":
         """Cancel a task."""
 
-    def retry(self, task_id: str) -> "CommandResult":
+    def retry(self, task_id: str, *, is_latest: bool = False) -> "CommandResult":
         """Retry what did not succeed, in a new task."""
 
-    def fork(self, task_id: str, from_step: str, edited: Document | None) -> "CommandResult":
+    def fork(
+        self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
+    ) -> "CommandResult":
         """Run again from a step on, in a new task, with edited inputs."""
 
     def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "CommandResult":
@@ -92,6 +102,9 @@ class AgentClient(Protocol):
 
     def budget(self, task_id: str) -> Document:
         """Return the model usage of a task, and its budgets."""
+
+    def load(self) -> Document:
+        """Return workers, slots, the queue, the steps that run for longest, and today's spend."""
 
     def day(self) -> Document:
         """Return the model usage of today (UTC), and the limits of a day."""

@@ -1,5 +1,6 @@
 """Running tasks while a command waits for one: by the daemon, or by a worker in this process."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ def running_tasks(
             yield _check_of_holder(database)
             return
         private_files.require(settings, notify)
+        # Where the code of steps runs, whatever the directory of the terminal is.
+        os.chdir(settings.base)
         with EmbeddedWorker(settings, database) as worker:
             yield worker.check
     finally:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from agent.cli.client.base import Document
 from agent.cli.client.transport import Transport
 from agent.cli.errors import CommandError
+from agent.core.clock import to_iso
 from agent.core.ids import new_id
 from agent.core.state_names import SHARED, workflow_of
 from agent.tasks.operator.operator import CommandResult, Verdict
@@ -17,12 +18,14 @@ from agent.workflows.graph import Graph
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.config.settings import Settings
+    from agent.store.read.task_list import TaskFilter
     from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.command_plan import TriggerResult
     from agent.triggers.command_request import TriggerRequest
 
 _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
+_NEWEST: Final = 10_000
 
 
 class RemoteClient:
@@ -38,12 +41,23 @@ class RemoteClient:
     def find_task(self, text: str) -> str:
         return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
 
-    def tasks(
-        self, status: str | None, activity: str | None, workflow: str | None, limit: int
-    ) -> list[Document]:
-        return self._listed(
-            "tasks", _TASKS_PAGE, limit, status=status, activity=activity, workflow=workflow
-        )
+    def tasks(self, wanted: "TaskFilter", limit: int, before: str | None) -> Document:
+        query = {
+            "status": wanted.statuses or None,
+            "activity": wanted.activities or None,
+            "workflow": wanted.workflow,
+            "trigger": wanted.trigger,
+            "since": to_iso(wanted.since),
+            "search": wanted.search,
+        }
+        size = min(_TASKS_PAGE, limit)
+        page: Document = self._http.get("tasks", **query, cursor=before, limit=size, total=True)
+        # A search that stopped early has used its time: the next command continues it.
+        while len(page["tasks"]) < limit and page["next"] and wanted.search is None:
+            size = min(_TASKS_PAGE, limit - len(page["tasks"]))
+            more = self._http.get("tasks", **query, cursor=page["next"], limit=size)
+            page |= {"tasks": page["tasks"] + more["tasks"], "next": more["next"]}
+        return page
 
     def task(self, task_id: str) -> Document:
         return self._document(f"tasks/{task_id}")
@@ -55,20 +69,34 @@ class RemoteClient:
         calls: list[Document] = self._http.get(f"tasks/{task_id}/calls", after=after)["calls"]
         return calls
 
-    def transcript(self, task_id: str, step: str) -> Document:
-        return self._document(f"tasks/{task_id}/steps/{_quoted(step)}/calls")
+    def step(self, task_id: str, step: str) -> Document:
+        return self._document(f"tasks/{task_id}/steps/{_quoted(step)}")
 
     def logs(
-        self, task_id: str, step: str | None, attempt: int | None, after: int, limit: int
+        self,
+        task_id: str,
+        step: str | None,
+        attempt: int | None,
+        limit: int,
+        *,
+        after: int = 0,
+        before: int | None = None,
     ) -> list[Document]:
         of = f"tasks/{task_id}" if step is None else f"tasks/{task_id}/steps/{_quoted(step)}"
         pieces: list[Document] = self._http.get(
-            f"{of}/logs", attempt=attempt, after=after, limit=limit
+            f"{of}/logs", attempt=attempt, after=after, before=before, limit=limit
         )["logs"]
         return pieces
 
-    def events(self, after: str | None, task_id: str | None, limit: int) -> list[Document]:
+    def events(
+        self, after: str | None, task_id: str | None, limit: int, *, is_newest: bool = False
+    ) -> list[Document]:
         events: list[Document] = []
+        if is_newest:
+            size = min(_NEWEST, limit)
+            page = self._http.get("events", after=after, task=task_id, limit=size, newest=True)
+            events += page["events"]
+            return events
         while len(events) < limit:
             page_size = min(_PAGE, limit - len(events))
             page = self._http.get("events", after=after, task=task_id, limit=page_size)
@@ -81,9 +109,9 @@ class RemoteClient:
     def start(
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
-        from agent.tasks.submission import file_of
         from agent.workflows import loader
         from agent.workflows.compile.inputs import read_inputs
+        from agent.workflows.file_names import file_of
 
         if (path := file_of(workflow)) is not None:
             if path.suffix == ".py":
@@ -123,11 +151,13 @@ class RemoteClient:
     def cancel(self, task_id: str) -> CommandResult:
         return self._command(f"tasks/{task_id}/cancel")
 
-    def retry(self, task_id: str) -> CommandResult:
-        return self._command(f"tasks/{task_id}/retry")
+    def retry(self, task_id: str, *, is_latest: bool = False) -> CommandResult:
+        return self._command(f"tasks/{task_id}/retry", {"latest": is_latest})
 
-    def fork(self, task_id: str, from_step: str, edited: Document | None) -> CommandResult:
-        body = {"from_step": from_step, "input": edited or {}}
+    def fork(
+        self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
+    ) -> CommandResult:
+        body = {"from_step": from_step, "input": edited or {}, "latest": is_latest}
         return self._command(f"tasks/{task_id}/fork", body, key=new_id())
 
     def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> CommandResult:
@@ -139,6 +169,9 @@ class RemoteClient:
 
     def budget(self, task_id: str) -> Document:
         return self._document(f"tasks/{task_id}/budget")
+
+    def load(self) -> Document:
+        return self._document("load")
 
     def day(self) -> Document:
         return self._document("budget")

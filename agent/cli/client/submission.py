@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from agent.cli.client.compiled_files import CompiledFiles
+
 if TYPE_CHECKING:
     from agent.config.settings import Settings
     from agent.tasks.rules.creation import Submission
+    from agent.tasks.submission import StartableWorkflow
 
 
 def local_submission(
@@ -16,24 +19,42 @@ def local_submission(
 ) -> "Submission":
     """Return the task to start, its workflow and its inputs checked."""
     from agent import bootstrap
-    from agent.tasks.submission import (
-        StartableWorkflow,
-        find_workflow,
-        new_submission,
-        recorded_workflow,
-    )
+    from agent.tasks.submission import find_workflow, new_submission, recorded_workflow
 
-    def recorded(name: str) -> StartableWorkflow | None:
+    def recorded(name: str) -> "StartableWorkflow | None":
         if not bootstrap.has_database(settings):
             return None
         with bootstrap.open_database(settings).connect("reader") as connection:
             return recorded_workflow(connection, name)
 
+    found = _unchanged(settings, workflow)
+    if found is None:
+        found = find_workflow(workflow, settings.workflow_directory, recorded)
+        if found.source is not None:
+            CompiledFiles(settings.home).add(found.source, found.graph.hash)
     return new_submission(
-        find_workflow(workflow, settings.workflow_directory, recorded),
+        found,
         steps_per_task=settings.engine.steps_per_task,
         trigger={"kind": "manual"},
         values=values,
         texts=texts,
         priority=priority,
     )
+
+
+def _unchanged(settings: "Settings", workflow: str) -> "StartableWorkflow | None":
+    """Return the recorded workflow of a file that has not changed since: compiling is slow."""
+    from agent import bootstrap
+    from agent.store.db.database import StoreError
+    from agent.tasks.submission import unchanged_workflow
+    from agent.workflows.file_names import file_of
+
+    path = file_of(workflow)
+    if path is None or not bootstrap.has_database(settings):
+        return None
+    try:
+        with bootstrap.open_database(settings).connect("reader") as connection:
+            return unchanged_workflow(connection, path, CompiledFiles(settings.home).has)
+    except StoreError:
+        # A database that has to be upgraded first; any other problem shows again.
+        return None

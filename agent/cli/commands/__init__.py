@@ -2,5 +2,5 @@
 
 A command parses its arguments, calls an `AgentClient` (`agent.cli.client`) and prints the result
 (`agent.cli.output`). Modules import only typer at the top: `agent --help` stays fast.
-`agent.cli.main` registers the commands under their names.
+`agent.cli.registry` has the commands under their names.
 """

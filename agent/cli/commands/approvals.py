@@ -70,7 +70,7 @@ def approve(
 ) -> None:
     """Approve: the step runs as shown, with the changes of --set."""
     follow = FollowOptions(wait, no_input, as_json)
-    _answer(approval, "approve", follow, comment=comment, edits=_edits(edits or []))
+    _answer(approval, "approve", follow, comment=comment, edits=edits)
 
 
 def deny(
@@ -155,7 +155,7 @@ def _answer(
     *,
     comment: str | None = None,
     text: str | None = None,
-    edits: dict[str, Any] | None = None,
+    edits: list[str] | None = None,
 ) -> None:
     """Find the question, answer it as the user of this terminal, and print the result.
 
@@ -168,7 +168,8 @@ def _answer(
     with session.client() as client:
         approval_id = client.find_approval(approval)
         value = None if text is None else _value(client.approval(approval_id), text)
-        client.decide(approval_id, decision, comment=comment, value=value, edits=edits)
+        changes = _edits(client.approval(approval_id), edits) if edits else None
+        client.decide(approval_id, decision, comment=comment, value=value, edits=changes)
         document = client.approval(approval_id)
         if follow.as_json and not follow.wait:
             terminal.print_json(document)
@@ -195,12 +196,23 @@ def _value(document: dict[str, Any], text: str) -> Any:
     return parse_value(text)
 
 
-def _edits(pairs: list[str]) -> dict[str, Any]:
-    """Read `--set key=value`: JSON where it is valid JSON, else text."""
+def _edits(document: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
+    """Read `--set key=value` by the types of what is shown, and print each change."""
     from agent.cli import inputs
-    from agent.core.key_values import parse_value
+    from agent.cli.errors import CommandError
+    from agent.cli.output import terminal
+    from agent.steps.spec.questions import read_edits, value_at
 
-    return {key: parse_value(text) for key, text in inputs.typed_pairs(pairs, "--set").items()}
+    request = document["request"]
+    config = request.get("config") if isinstance(request, dict) else None
+    try:
+        edits = read_edits(config, inputs.typed_pairs(pairs, "--set"))
+    except ValueError as problem:
+        raise CommandError(f"--set {problem}") from None
+    for path, value in edits.items():
+        before = terminal.one_line(value_at(config, path), 100)
+        terminal.note(f"{path}: {before} → {terminal.one_line(value, 100)}")
+    return edits
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

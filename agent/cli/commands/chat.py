@@ -35,13 +35,14 @@ def chat() -> None:
     from agent.channels.terminal_inbox import TerminalInbox
     from agent.cli.output import terminal
     from agent.core import audit, logging
+    from agent.server.one_time_links import chat_links
 
     session.require_person("use the chat")
     settings = session.settings()
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
-    handler = CommandHandler(database, settings.engine.steps_per_task)
+    handler = CommandHandler(database, settings.engine.steps_per_task, chat_links(settings))
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")

@@ -45,20 +45,31 @@ def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     operate(task, lambda client, task_id: client.cancel(task_id), as_json=as_json)
 
 
+LatestOption = Annotated[
+    bool,
+    typer.Option(
+        "--latest",
+        help="Go on with the newest version of the workflow, where the kept steps fit it.",
+    ),
+]
+
+
 def retry(
     task: TaskArgument,
     *,
+    latest: LatestOption = False,
     wait: WaitOption = False,
     no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Retry what did not succeed, in a new task.
 
-    The new task keeps the results of the steps that succeeded.
+    The new task keeps the results of the steps that succeeded. It has the version of the old one, or
+    with --latest the newest; a question that reads differently there is asked again.
     """
 
     def command(client: "AgentClient", task_id: str) -> "CommandResult":
-        return client.retry(task_id)
+        return client.retry(task_id, is_latest=latest)
 
     operate(task, command, wait=wait, no_input=no_input, as_json=as_json)
 
@@ -71,6 +82,7 @@ def fork(
     pairs: InputOption = None,
     input_json: InputJsonOption = None,
     *,
+    latest: LatestOption = False,
     wait: WaitOption = False,
     no_input: NoInputOption = False,
     as_json: JsonOption = False,
@@ -85,7 +97,7 @@ def fork(
 
     def command(client: "AgentClient", task_id: str) -> "CommandResult":
         edited = _edited(client, task_id, values, texts) if values or texts else None
-        return client.fork(task_id, from_step, edited)
+        return client.fork(task_id, from_step, edited, is_latest=latest)
 
     operate(task, command, wait=wait, no_input=no_input, as_json=as_json)
 
@@ -129,15 +141,22 @@ def signal(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
     payload: Annotated[
         str | None,
-        typer.Argument(metavar="JSON", help="Its payload; - reads it from standard input."),
+        typer.Argument(
+            metavar="VALUE|JSON",
+            help="Its payload: JSON where it is valid JSON, else text. - reads standard input.",
+        ),
     ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
     """Send a signal to a task; it is kept until a step takes it."""
-    from agent.cli import inputs
+    import sys
 
-    value = None if payload is None else inputs.parse_json(payload, "the payload")
+    from agent.core.key_values import parse_value
+
+    if payload == "-":
+        payload = sys.stdin.read().removesuffix("\n")
+    value = None if payload is None else parse_value(payload)
     operate(task, lambda client, task_id: client.signal(task_id, name, value), as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import invocation, session
+from agent.cli.commands import restore
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from agent.store.pruning import Retained
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Upgrade, back up and prune the database."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Upgrade, back up, restore and prune the database.",
 )
 
 
@@ -51,14 +54,14 @@ def backup(
 ) -> None:
     """Write a consistent copy; an agent may be running."""
     from agent.cli.output import terminal
-    from agent.store import pruning
+    from agent.store import backup as backups
 
     database = session.database()
     if target.exists():
         raise CommandError(f"{target}: this file exists already", Exit.REFUSED)
     if not target.absolute().parent.is_dir():
         raise CommandError(f"{target.absolute().parent}: there is no such directory")
-    pruning.backup(database, target)
+    backups.write(database, target)
     size = target.stat().st_size
     if as_json:
         terminal.print_json({"file": str(target), "bytes": size})
@@ -171,3 +174,8 @@ def _print_space(size: "DiskUsage | None", freed: int) -> None:
             f"{size.free_bytes:,} more bytes are free inside the file and will be reused;"
             f" `{invocation.program()} db prune --vacuum` frees them while no agent runs"
         )
+
+
+app.command("backups")(restore.backups)
+app.command("restore")(restore.restore)
+app.command("check")(restore.check)

@@ -11,11 +11,11 @@ from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from agent.cli.commands.deep_check import DeepCheck
+    from agent.config.loader import Configuration
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.workflows.directory import Entry
 
-_LITTLE_SPACE_BYTES = 500 * 1024 * 1024
 _NO_SPACE_BYTES = 64 * 1024
 _LONG_TRANSACTION_SECONDS = 300.0
 _PROBE_SECONDS = 10.0
@@ -82,19 +82,27 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     from agent.store.db.database import StoreError
 
     yield CheckResult("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
-    settings = session.settings()
+    session.require_local()
+    configuration = session.configuration()
+    settings = configuration.settings
     # The checker searches the database for the secrets that the configuration names.
     bootstrap.hide_secrets(settings)
-    yield CheckResult("configuration", "ok", f"home is {settings.home}")
+    where = configuration.place.describe()
+    yield CheckResult("configuration", "ok", f"{where}; home is {settings.home}")
+    yield from _check_instance(configuration)
     yield from _check_files(settings)
     yield from _check_workflows(settings)
+    yield from _check_libraries(settings)
     yield from _check_mail(settings)
     yield from _check_secrets(settings)
     yield from _check_artifacts(settings)
+    yield from _check_telemetry(settings)
     try:
         database = bootstrap.open_database(settings)
         with database.connect("reader") as connection:
             yield from _check_database(database, connection)
+            yield from _check_space(settings)
+            yield from _check_backups(settings, database)
             if deep_check is not None:
                 for task_id, step, state, message in deep_check.results(connection):
                     yield CheckResult("contents", state, message, task_id, step)
@@ -102,6 +110,32 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
             yield from _check_channels(settings, database, connection)
     except StoreError as error:
         yield CheckResult("database", "error", str(error))
+
+
+def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
+    """Report where the running agent has other settings than the file."""
+    from agent.config.reloading import is_reloaded
+    from agent.daemon.instance_file import running_instance
+
+    instance = running_instance(configuration.settings.home)
+    if instance is None:
+        return
+    file = configuration.settings.file
+    if instance.configuration != (None if file is None else str(file)):
+        used = instance.configuration or "no configuration"
+        yield CheckResult("configuration", "warning", f"the running agent uses {used}")
+        return
+    outdated = instance.outdated_keys(configuration)
+    for keys, remedy in (
+        ([key for key in outdated if is_reloaded(key)], "`agent reload` applies them"),
+        ([key for key in outdated if not is_reloaded(key)], "they need a restart of the agent"),
+    ):
+        if keys:
+            yield CheckResult(
+                "configuration",
+                "warning",
+                f"the running agent has older settings than the file: {', '.join(keys)}; {remedy}",
+            )
 
 
 def _check_files(settings: "Settings") -> Iterator[CheckResult]:
@@ -163,6 +197,13 @@ def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:
         yield CheckResult("webhooks", "error", f"webhook of {entry.name}: {error}")
 
 
+def _check_libraries(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.cli.commands.library_checks import library_checks
+
+    for what, state, message in library_checks(settings):
+        yield CheckResult(what, state, message)
+
+
 def _check_mail(settings: "Settings") -> Iterator[CheckResult]:
     from agent.cli.commands.mail_checks import mail_checks
     from agent.daemon import workflow_overview
@@ -189,6 +230,20 @@ def _check_artifacts(settings: "Settings") -> Iterator[CheckResult]:
             )
 
 
+def _check_telemetry(settings: "Settings") -> Iterator[CheckResult]:
+    """Report traces that cannot be sent for want of a library."""
+    from importlib.util import find_spec
+
+    if not settings.telemetry.endpoint:
+        return
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+        from agent.bootstrap import MISSING_OTEL
+
+        yield CheckResult("traces", "error", MISSING_OTEL.rstrip("; "))
+    else:
+        yield CheckResult("traces", "ok", f"sent to {settings.telemetry.endpoint}")
+
+
 def _check_database(database: "Database", connection: "Connection") -> Iterator[CheckResult]:
     from agent import bootstrap
     from agent.cli.output import terminal
@@ -207,7 +262,6 @@ def _check_database(database: "Database", connection: "Connection") -> Iterator[
             " processes are found by polling",
         )
     yield from _check_writing(database)
-    yield from _check_space(database)
     holder = bootstrap.holder_of(database)
     if holder is None:
         yield CheckResult("agent", "warning", "no agent is running: `agent up` starts one")
@@ -237,7 +291,7 @@ def _check_channels(
     settings: "Settings", database: "Database", connection: "Connection"
 ) -> Iterator[CheckResult]:
     from agent import bootstrap
-    from agent.cli.commands.channel_checks import channel_checks
+    from agent.channels.health_checks import channel_checks
     from agent.cli.commands.message_checks import message_checks
     from agent.daemon import workflow_overview
 
@@ -269,19 +323,25 @@ def _check_writing(database: "Database") -> Iterator[CheckResult]:
         yield CheckResult("database", "error", str(error))
 
 
-def _check_space(database: "Database") -> Iterator[CheckResult]:
-    import shutil
+def _check_space(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.core import disk_space
+    from agent.daemon.disk_watch import describe
 
-    if database.path is None:
-        return
-    free = shutil.disk_usage(database.path.parent).free
-    if free < _NO_SPACE_BYTES:
-        yield CheckResult(
-            "disk",
-            "error",
-            f"no space is left in {database.path.parent}: no task can be created or run",
-        )
-    elif free < _LITTLE_SPACE_BYTES:
-        yield CheckResult(
-            "disk", "warning", f"only {free // 1024 // 1024} MB are free in {database.path.parent}"
-        )
+    limits = settings.disk
+    for space in disk_space.measure(settings.data_directories):
+        free = space.free_bytes
+        if free < _NO_SPACE_BYTES:
+            text = f"no space is left in {space.path}: no task can be created or run"
+            yield CheckResult("disk", "error", text)
+        elif free < limits.critical_mb * disk_space.MEGABYTE:
+            yield CheckResult("disk", "error", f"only {describe(space)}: free some now")
+        elif free < limits.low_mb * disk_space.MEGABYTE:
+            yield CheckResult("disk", "warning", f"only {describe(space)}")
+
+
+def _check_backups(settings: "Settings", database: "Database") -> Iterator[CheckResult]:
+    """Report the newest backup, and what a restore still holds."""
+    from agent.cli.commands.backup_checks import backup_checks
+
+    for what, state, message in backup_checks(settings, database):
+        yield CheckResult(what, state, message)

@@ -56,7 +56,7 @@ def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     named = referenced_files(settings.model_dump(mode="json"))
     for entry in workflow_overview.scan(settings):
         if entry.workflow is not None:
-            named |= referenced_files(entry.workflow.graph.model_dump(mode="json"))
+            named |= referenced_files(entry.workflow.graph.model_dump())
     for name in sorted(named):
         try:
             path = path_of(name)

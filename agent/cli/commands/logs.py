@@ -1,6 +1,7 @@
 """`agent logs`: the output that a task's steps wrote."""
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,8 @@ from agent.cli.options import FollowOption, JsonOption, TaskArgument
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
 
-_PAGE = 1000
-_LOOK_SECONDS = 0.3
+_PAGE = 10_000
+_POLL_SECONDS = 0.3
 
 
 def logs(
@@ -24,43 +25,94 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option("--attempt", min=1, help="Only the output of this attempt.")
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last N lines."),
+    ] = None,
     *,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Begin each line with its local time.")
+    ] = False,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the output that a task's steps wrote."""
-    from agent.cli.output import terminal
+    from agent.cli.output import log_text, terminal
+    from agent.cli.output.follow import watching
 
     if follow and as_json:
         raise CommandError("--follow and --json exclude each other: --json prints one document")
     with session.client() as client:
         task_id = client.find_task(task)
         _check_step(client, task_id, step)
-        after = 0
-        gathered: list[dict[str, Any]] = []
+        reader = _Reader(client, task_id, step, attempt)
+        gathered = [] if tail is None else reader.last_lines(tail)
+        if as_json:
+            terminal.print_json(gathered if tail is not None else [*_chain(reader.pages())])
+            return
+
+        def show(page: list[dict[str, Any]]) -> None:
+            if page:
+                options = {"has_steps": step is None, "has_times": timestamps}
+                terminal.write(log_text.text_of(page, **options))
+
+        show(gathered)
+        if not follow:
+            for page in reader.pages() if tail is None else ():
+                show(page)
+            return
+        with watching(task_id, f"logs {terminal.short(task_id)} --follow"):
+            while True:
+                # Asked first: what the task wrote before its end is read after this.
+                has_ended = _has_ended(client, task_id)
+                for page in reader.pages():
+                    show(page)
+                if has_ended:
+                    return
+                time.sleep(_POLL_SECONDS)
+
+
+class _Reader:
+    """Reads the log of a task, each piece once."""
+
+    def __init__(
+        self, client: "AgentClient", task_id: str, step: str | None, attempt: int | None
+    ) -> None:
+        self._client = client
+        self._of = (task_id, step, attempt)
+        self._after = 0
+
+    def pages(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield what was written since the last page, up to now."""
         while True:
-            page = client.logs(task_id, step, attempt, after, _PAGE)
-            after = page[-1]["id"] if page else after
-            if as_json:
-                gathered += page
-            else:
-                _print(page, is_one_step=step is not None)
+            page = self._client.logs(*self._of, _PAGE, after=self._after)
+            if page:
+                self._after = page[-1]["id"]
+                yield page
             if len(page) < _PAGE:
-                if not follow or _has_ended(client, task_id):
-                    break
-                time.sleep(_LOOK_SECONDS)
-    if as_json:
-        terminal.print_json(gathered)
+                return
+
+    def last_lines(self, count: int) -> list[dict[str, Any]]:
+        """Return the last lines; `pages` continues behind them."""
+        from agent.cli.output import log_text
+
+        found: list[dict[str, Any]] = []
+        before = 2**63 - 1
+        while True:
+            # A piece has one line at least.
+            size = min(_PAGE, max(count, 1))
+            page = self._client.logs(*self._of, size, before=before)
+            found = [*page, *found]
+            if len(page) < size or log_text.line_count(found) >= count:
+                break
+            before = page[0]["id"]
+        self._after = found[-1]["id"] if found else 0
+        return log_text.last_lines(found, count) if count else []
 
 
-def _print(page: list[dict[str, Any]], *, is_one_step: bool) -> None:
-    from agent.cli.output import terminal
-
-    for piece in page:
-        lead = "" if is_one_step else f"{piece['step']} | "
-        style = "dim" if piece["stream"] == "stderr" else None
-        for line in piece["text"].rstrip("\n").split("\n"):
-            terminal.print_line(f"{lead}{line}", style)
+def _chain(pages: Iterator[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    for page in pages:
+        yield from page
 
 
 def _check_step(client: "AgentClient", task_id: str, step: str | None) -> None:

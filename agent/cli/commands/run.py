@@ -84,7 +84,7 @@ def follow_to_end(
     try:
         document = _follow(client, task_id, answers, is_quiet=as_json)
     except KeyboardInterrupt:
-        _note_interruption(task_id, answers)
+        _note_interruption(client, task_id, answers)
         raise
     if as_json:
         terminal.print_json(document)
@@ -93,16 +93,22 @@ def follow_to_end(
     raise typer.Exit(int(follow.exit_code(document)))
 
 
-def _note_interruption(task_id: str, answers: "InlineAnswers | None") -> None:
-    from agent.cli.output import question_view, terminal
+def _note_interruption(
+    client: "AgentClient", task_id: str, answers: "InlineAnswers | None"
+) -> None:
+    from agent.cli.output import follow, question_view, terminal
 
     if answers is not None and answers.asked is not None:
         command = question_view.how_to_answer(answers.asked)
         terminal.note(f"\nthe question stays open; answer it later:\n  {command}")
         return
+    short = terminal.short(task_id)
+    if client.worker_role() is not None:
+        follow.note_unwatched(task_id, f"watch {short}")
+        return
     terminal.note(
-        f"stopped following task {terminal.short(task_id)}; a running agent continues it:"
-        f" {invocation.program()} up"
+        f"\nstopped: this command ran task {short}, and no agent is running; to continue it:\n"
+        f"  {invocation.program()} up"
     )
 
 

@@ -1,4 +1,4 @@
-"""`agent token`: tokens of the HTTP API."""
+"""`agent token`: tokens of the HTTP API, and sessions of browsers."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,12 +8,13 @@ from agent.cli import session
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from agent.server.sessions import Sessions
     from agent.server.tokens import Tokens
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Create, list and revoke tokens of the HTTP API.",
+    help="Create, list and revoke tokens and browser sessions.",
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
 
@@ -38,7 +39,7 @@ def create(
 
     session.require_person("create a token")
     now = Clock().now()
-    ends = None if expires is None else to_iso(now + int(_seconds(expires) * SECOND))
+    ends = None if expires is None else to_iso(now + int(duration_seconds(expires) * SECOND))
     token = _tokens().create(name, scope, to_iso(now), ends)
     session.audit("token create", name, scopes=scope, expires=ends)
     if as_json:
@@ -51,10 +52,11 @@ def create(
 
 @app.command("list")
 def list_tokens(*, as_json: JsonOption = False) -> None:
-    """List the tokens, without the owner's."""
+    """List tokens and sessions, without the owner's token."""
     from agent.cli.output import terminal
 
-    tokens = _tokens().listed()
+    tokens = [{**token, "kind": "token"} for token in _tokens().listed()]
+    tokens += [{**session, "kind": "session"} for session in _sessions().listed()]
     if as_json:
         terminal.print_json(tokens)
         return
@@ -62,10 +64,11 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
         terminal.print_line(f"no tokens but the owner's, in {_tokens().owner_file}")
         return
     terminal.print_table(
-        ("token", "scopes", "created", "expires"),
+        ("name", "kind", "scopes", "created", "expires"),
         [
             (
                 token["name"],
+                token["kind"],
                 ", ".join(token["scopes"]),
                 token["created_at"] or "",
                 token["expires"] or "never",
@@ -77,10 +80,11 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
 
 @app.command("revoke")
 def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
-    """Revoke a token: it is no longer accepted."""
+    """Revoke a token, or end the session of a browser."""
     from agent.cli.output import terminal
 
-    _tokens().revoke(name)
+    is_session = any(each["name"] == name for each in _sessions().listed())
+    _sessions().revoke(name) if is_session else _tokens().revoke(name)
     session.audit("token revoke", name)
     if as_json:
         terminal.print_json({"name": name, "revoked": True})
@@ -88,7 +92,8 @@ def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
         terminal.print_line(f"{name!r} is revoked")
 
 
-def _seconds(text: str) -> float:
+def duration_seconds(text: str) -> float:
+    """Return the duration that `--expires` gives."""
     from agent.cli.errors import CommandError
     from agent.workflows.durations import parse_duration
 
@@ -107,3 +112,11 @@ def _tokens() -> "Tokens":
 
     settings = session.settings()
     return Tokens(settings.home, trust_of(settings))
+
+
+def _sessions() -> "Sessions":
+    from agent.config.file_exposure import trust_of
+    from agent.server.sessions import Sessions
+
+    settings = session.settings()
+    return Sessions(settings.home, trust_of(settings))

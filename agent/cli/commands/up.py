@@ -1,5 +1,6 @@
 """`agent up` and `agent worker`: the processes that run tasks."""
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from agent.cli import invocation, private_files, session
 
 if TYPE_CHECKING:
+    from agent.config.loader import Configuration
     from agent.config.settings import Settings
     from agent.store.db.database import Database
 
@@ -23,23 +25,24 @@ def up(
 
     It runs tasks until Ctrl-C or SIGTERM stops it.
     """
-    settings = session.settings()
-    _serve(settings, first, is_worker=False)
+    session.require_local()
+    _serve(session.configuration(), first, is_worker=False)
 
 
 def worker() -> None:
     """Start one more worker, on PostgreSQL."""
     from agent.cli.errors import CommandError
 
-    settings = session.settings()
-    if settings.database_url.startswith("sqlite:"):
+    session.require_local()
+    configuration = session.configuration()
+    if configuration.settings.database_url.startswith("sqlite:"):
         raise CommandError(
             "`agent worker` needs PostgreSQL; on SQLite one process runs all tasks: `agent up`"
         )
-    _serve(settings, None, is_worker=True)
+    _serve(configuration, None, is_worker=True)
 
 
-def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
+def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool) -> None:
     from agent import bootstrap
     from agent.cli.client.submission import local_submission
     from agent.cli.errors import CommandError, Exit
@@ -48,16 +51,21 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
     from agent.daemon import daemon, database_lock, startup_retry
     from agent.server.bind import check_bind
 
+    settings = configuration.settings
     check_bind(settings.server)
     private_files.require(settings, terminal.note)
     first_task = None if first is None else local_submission(settings, first, {}, {})
     logging.configure(settings.log.format, settings.log.level)
+    if line := bootstrap.describe_new_database(settings):
+        terminal.note(line)
     database = startup_retry.open_database(settings)
     try:
         lock = database_lock.take_lock(database, "daemon")
     except database_lock.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
     bootstrap.hide_secrets(settings)
+    # Where the code of steps runs, whatever the directory of the terminal is.
+    os.chdir(settings.base)
 
     async def ready(address: str | None) -> None:
         first_name, takes_text = _print_greeting(settings, database, is_worker=is_worker)
@@ -81,10 +89,11 @@ def _serve(settings: "Settings", first: str | None, *, is_worker: bool) -> None:
             daemon.serve(
                 settings,
                 database,
+                configuration=configuration,
                 on_ready=ready,
                 has_api=not is_worker,
                 has_channels=not is_worker,
-                has_pruning=not is_worker,
+                has_upkeep=not is_worker,
             )
         )
     finally:
@@ -116,7 +125,7 @@ def _print_greeting(
             ]
         else:
             description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *workflow_overview.remarks(entry, known)]
+            about = [description or "", *workflow_overview.remarks(entry, known, settings)]
         style = "red" if entry.problems else None
         print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
     name = next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")

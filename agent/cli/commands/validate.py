@@ -10,6 +10,7 @@ from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from agent.config.settings import Settings
     from agent.triggers.schedule_remarks import Preview
     from agent.workflows.directory import Entry
     from agent.workflows.graph import Graph
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def validate(
     files: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="FILE", help="Workflow files (default: all of the workflow directory)."
         ),
@@ -33,10 +34,11 @@ def validate(
 ) -> None:
     """Check workflow files without running them."""
     from agent.cli.output import terminal
-    from agent.daemon import workflow_overview
+    from agent.daemon import step_remarks, workflow_overview
 
     if files:
-        entries = [_read(path, is_trusted=trust) for path in files]
+        settings = _settings()
+        entries = [_read(Path(file), is_trusted=trust) for file in files]
         known = _beside(entries)
     else:
         settings = session.settings()
@@ -48,12 +50,15 @@ def validate(
         terminal.print_json(
             {
                 "ok": not any(entry.problems for entry in entries),
-                "files": [_document(entry, known) for entry in entries],
+                "files": [
+                    _document(entry, step_remarks.of_file(entry, known, settings))
+                    for entry in entries
+                ],
             }
         )
     else:
         for entry in entries:
-            _print(entry, known)
+            _print(entry, step_remarks.of_file(entry, known, settings))
     if any(entry.problems for entry in entries):
         raise typer.Exit(int(Exit.BAD_INPUT))
 
@@ -72,33 +77,43 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
     """Return the workflows that the files may refer to: each other, and those beside them."""
-    from agent.daemon import workflow_overview, workflow_sync
+    from agent.daemon import workflow_overview
+    from agent.steps.spec.child_workflows import has_children
     from agent.workflows.directory import Directory
 
-    if not any(
-        entry.workflow and workflow_sync.has_children(entry.workflow.graph) for entry in entries
-    ):
+    if not any(entry.workflow and has_children(entry.workflow.graph) for entry in entries):
         return {}
     known: dict[str, Graph] = {}
     for directory_path in dict.fromkeys(
         [session.settings().workflow_directory, *(entry.path.parent for entry in entries)]
     ):
-        directory = Directory(directory_path)
+        directory = Directory(directory_path, known=entries)
         directory.scan()
         known |= workflow_overview.graphs_of(directory.entries)
     return known | workflow_overview.graphs_of(entries)
 
 
-def _document(entry: "Entry", known: "dict[str, Graph]") -> dict[str, object]:
+def _settings() -> "Settings | None":
+    """Return the configuration that files are checked against; None, and a note, if it is wrong."""
+    from agent.cli.output import terminal
+    from agent.config.loader import ConfigError
+
+    try:
+        return session.settings()
+    except ConfigError as error:
+        terminal.note(f"models and addresses are not checked: {error}")
+        return None
+
+
+def _document(entry: "Entry", remarks: list[str]) -> dict[str, object]:
     from agent.cli.output import trigger_preview
-    from agent.daemon import workflow_overview
 
     return {
         "file": str(entry.path),
         "name": entry.name,
         "ok": not entry.problems,
         "problems": [problem.document() for problem in entry.problems],
-        "remarks": [] if entry.problems else workflow_overview.remarks(entry, known),
+        "remarks": remarks,
         "triggers": [trigger_preview.document(preview) for preview in _previews(entry)],
     }
 
@@ -112,9 +127,8 @@ def _previews(entry: "Entry") -> "list[Preview]":
     return preview_triggers(entry.workflow.graph, Clock().now())
 
 
-def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
+def _print(entry: "Entry", remarks: list[str]) -> None:
     from agent.cli.output import terminal, trigger_preview
-    from agent.daemon import workflow_overview
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content
 
@@ -124,7 +138,7 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
         terminal.print_line(
             f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
         )
-        for remark in workflow_overview.remarks(entry, known):
+        for remark in remarks:
             terminal.print_line(f"  {remark}", "yellow")
         for preview in _previews(entry):
             trigger_preview.print_preview(preview)
@@ -134,5 +148,7 @@ def _print(entry: "Entry", known: "dict[str, Graph]") -> None:
     except (WorkflowError, UnicodeError):
         texts = {}
     terminal.print_line(show(entry.problems, texts))
+    for remark in remarks:
+        terminal.print_line(f"  {remark}", "yellow")
     count = len(entry.problems)
     terminal.print_line(f"✗ {entry.path}: {count} problem{'s' if count > 1 else ''}", "red")

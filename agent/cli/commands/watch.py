@@ -15,7 +15,8 @@ def watch(task: TaskArgument, *, as_json: JsonOption = False) -> None:
         task_id = client.find_task(task)
         if not as_json and client.task(task_id)["status"] not in follow.ENDED:
             run.warn_if_no_worker(client)
-        document = follow.follow(client, task_id, is_quiet=as_json)
+        with follow.watching(task_id, f"watch {terminal.short(task_id)}"):
+            document = follow.follow(client, task_id, is_quiet=as_json)
     if as_json:
         terminal.print_json(document)
     else:

@@ -2,10 +2,12 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agent.cli.errors import Exit
+from agent.cli.invocation import program
 from agent.cli.output import task_view, terminal
 
 if TYPE_CHECKING:
@@ -30,9 +32,25 @@ def follow(
     """
     if is_quiet:
         return _wait(client, task_id, lambda _: None, check)
-    if terminal.console().is_terminal:
+    if terminal.is_terminal():
         return _watch_live(client, task_id, check)
     return _wait(client, task_id, _LineReporter(client), check)
+
+
+@contextmanager
+def watching(task_id: str | None, again: str) -> Iterator[None]:
+    """Say at Ctrl-C that only the watching ends, and how to look again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note_unwatched(task_id, again)
+        raise
+
+
+def note_unwatched(task_id: str | None, again: str) -> None:
+    """Print that this command has stopped watching, and how to look again."""
+    goes_on = "" if task_id is None else "; the task goes on"
+    terminal.note(f"\nno longer watching{goes_on}; to look again:\n  {program()} {again}")
 
 
 def exit_code(document: dict[str, Any]) -> Exit:

@@ -193,21 +193,26 @@ class _Prompt:
 
     def _edit(self) -> bool:
         """Ask for new values of the keys that may be edited, and for a confirmation of them."""
-        from agent.core.key_values import parse_value
+        from agent.steps.spec.questions import read_edits, value_at
 
+        config = self._question["request"].get("config")
         edits: dict[str, Any] = {}
         for path in self._question["editable"]:
-            current = _value_at(self._question["request"].get("config"), path)
+            current = value_at(config, path)
             terminal.print_line(f"{path}: {harmless_json(current)}")
             line = self._input.ask(f"new {path} (JSON or text; empty keeps it): ")
             if line is None:
                 raise _NotAnswered("nothing was changed")
             if line:
-                edits[path] = parse_value(line)
+                try:
+                    edits |= read_edits(config, {path: line})
+                except ValueError as problem:
+                    raise _NotAnswered(f"nothing was changed: {problem}") from None
         if not edits:
             raise _NotAnswered("nothing was changed")
         for path, value in edits.items():
-            terminal.print_line(f"{path} becomes {harmless_json(value)}", "bold")
+            before = harmless_json(value_at(config, path))
+            terminal.print_line(f"{path}: {before} → {harmless_json(value)}", "bold")
         line = self._input.ask("approve with these changes (yes or no)? ")
         if (line or "").lower() not in _APPROVING:
             raise _NotAnswered("not approved")
@@ -272,9 +277,3 @@ class _NotAnswered(Exception):  # noqa: N818 - the prompt comes again
 
 class _LeftOpen(Exception):  # noqa: N818 - the prompt does not come again
     """The question stays open."""
-
-
-def _value_at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

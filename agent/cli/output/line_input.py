@@ -19,7 +19,7 @@ MAX_BYTES: Final = 65_536
 
 def is_possible() -> bool:
     """Whether a person sits at this process's input and output."""
-    return sys.stdin.isatty() and terminal.console().is_terminal
+    return sys.stdin.isatty() and terminal.is_terminal()
 
 
 class LineInput:

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import invocation
-from agent.cli.output import terminal
+from agent.cli.output import large_text, terminal, wait_view
 from agent.cli.output.terminal import print_line, short
 from agent.cli.output.transcript import used
 from agent.core import waits
-from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
+from agent.core.waits import Signal, UnknownCall
 
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph
@@ -22,19 +22,14 @@ _SKIPPED = {
     "fail_fast": "another step failed",
     "deadline": "the task's deadline passed",
 }
-_AFTER_UNKNOWN = {
-    "ask": "a person is asked",
-    "retry": "the step retries it",
-    "reconcile": "the step checks whether it happened",
-    "fail": "the step fails",
-}
-"""What follows once an unknown effect can no longer be running, by `on_unknown`."""
 
 
 def print_task(document: dict[str, Any], graph: "Graph") -> None:
     """Print everything about a task."""
     print_line(headline(document), terminal.style_of(document["activity"]))
     _print_origins(document)
+    for line in version_lines(document, document["changed_code"]):
+        print_line(line, "yellow")
     for line in graph_lines(document, graph):
         print_line(line)
     print_line("")
@@ -121,10 +116,16 @@ def took(timed: dict[str, Any]) -> str:
 
 def _row(step: dict[str, Any], task_status: str) -> tuple[str, ...]:
     result = reason(step, task_status)
+    if _is_cut(step["output"]):
+        result = f"(output cut) {terminal.one_line(step['output'], 65)}"
     if not result and step["status"] == "succeeded" and step["output"] is not None:
         result = terminal.one_line(step["output"], 80)
     duration = took(step) if step["ended_at"] or step["status"] == "running" else ""
     return (step["name"], attempt(step), duration, result)
+
+
+def _is_cut(output: Any) -> bool:
+    return isinstance(output, dict) and output.get("truncated") is True
 
 
 def attempt(step: dict[str, Any]) -> str:
@@ -155,58 +156,10 @@ def reason(step: dict[str, Any], task_status: str) -> str:
         if task_status == "canceled":
             # Cancelling leaves steps as they are.
             return "until the task was canceled"
-        return _waiting(step["waiting_on"] or {})
+        return wait_view.waiting(step["waiting_on"] or {}, step.get("error"))
     if delay := step.get("delay"):
-        return delayed(delay)
+        return wait_view.delayed(delay)
     return ""
-
-
-def delayed(delay: dict[str, Any]) -> str:
-    """Return which artifact store a step waits for."""
-    why = terminal.one_line(delay.get("error") or "", 200)
-    return f"waits for the artifact store {delay.get('store')}: {why}"
-
-
-def _waiting(on: dict[str, Any]) -> str:
-    match waits.from_document(on):
-        case Signal(name):
-            return f"waits for the signal {name!r}"
-        case UnknownCall():
-            return "unknown: the result of its effect was never recorded"
-        case Approval():
-            message = on.get("message")
-            return (
-                f"asks: {terminal.one_line(message, 120)}" if message else "its question is closed"
-            )
-        case Timer(store_error=str() as problem):
-            return f"waits for the artifact store: {terminal.one_line(problem, 200)}"
-        case Timer(turn_after=str() as task_id):
-            return f"waits for its turn: task {short(task_id)} answers first"
-        case Timer() as timer:
-            return _until(timer)
-        case Child(task_id):
-            child = f"waits for the child task {short(str(task_id))}"
-            asks = on.get("asks")
-            if asks and "paused" in asks[0] and asks[0]["task"] == task_id:
-                return f"{child}, which is paused"
-            return f"{child}, which waits for a person" if asks else child
-        case Items():
-            return "waits for its items"
-    return terminal.one_line(on)
-
-
-def _until(timer: Timer) -> str:
-    from agent.core.clock import to_iso
-
-    instant = str(to_iso(timer.at))
-    left = terminal.seconds_until(instant)
-    until = f"until {terminal.moment(instant)}" + (
-        f", {terminal.duration(left)} left" if left else ""
-    )
-    then = _AFTER_UNKNOWN.get(str(timer.on_unknown))
-    if then is None:
-        return f"waits {until}"
-    return f"its effect may still be running {until}; then {then}"
 
 
 def _print_usage(document: dict[str, Any]) -> None:
@@ -257,11 +210,23 @@ def _print_origins(document: dict[str, Any]) -> None:
         print_line(f"children: {', '.join(map(short, document['children']))}", "dim")
 
 
+def version_lines(document: dict[str, Any], steps: list[str]) -> list[str]:
+    """Return what has changed since the version of a task was recorded, for some of its steps."""
+    lines = [
+        f"the code of step {step} has changed since this task's version was recorded"
+        for step in document["changed_code"]
+        if step in steps
+    ]
+    newest = document["latest_version"]
+    if newest is not None and newest > document["version"]:
+        lines.append(f"version {newest} of {document['workflow']} is newer")
+    return lines
+
+
 def _print_result(document: dict[str, Any]) -> None:
     if document["status"] == "succeeded" and document["output"] is not None:
         print_line("output:", "bold")
-        output = document["output"]
-        print_line(output if isinstance(output, str) else terminal.to_json_text(output))
+        large_text.print_value(document["output"], f"show {short(document['id'])}")
     if document["error"]:
         error = document["error"]
         step = f"step {error['step']}: " if error.get("step") else ""
@@ -279,7 +244,7 @@ def _print_need(on: dict[str, Any], task: str) -> None:
     wait = waits.from_document(on)
     if isinstance(wait, Signal):
         print_line(f"{where} waits for a signal; send it with:")
-        print_line(f"  {invocation.program()} signal {task} {wait.name} [JSON]")
+        print_line(f"  {invocation.program()} signal {task} {wait.name} [VALUE]")
     elif not isinstance(wait, UnknownCall):
         _print_question(on, where)
     else:
@@ -319,6 +284,9 @@ def _print_hints(document: dict[str, Any]) -> None:
         command = document.get("pause_command") or f"resume {task}"
         print_line(f"  {invocation.program()} {command}   resumes it")
     if document["status"] in ("failed", "canceled"):
+        failed = (document["error"] or {}).get("step")
+        if failed:
+            print_line(f"  {invocation.program()} show {task} {failed}   shows each attempt of it")
         print_line(f"  {invocation.program()} logs {task}     shows the output of its steps")
         forking = _fork_of(document)
         if forking is not None:
@@ -327,6 +295,9 @@ def _print_hints(document: dict[str, Any]) -> None:
             )
         else:
             print_line(f"  {invocation.program()} retry {task}    retries what did not succeed")
+            if (document["latest_version"] or 0) > document["version"]:
+                newest = f"on version {document['latest_version']}"
+                print_line(f"  {invocation.program()} retry {task} --latest   does so {newest}")
 
 
 def _fork_of(document: dict[str, Any]) -> str | None:

@@ -3,14 +3,16 @@
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from agent.cli.output import table
 from agent.core.escape import harmless as escaped
 from agent.core.escape import harmless_json
 
@@ -36,12 +38,13 @@ STYLES = {
 """Each status with its mark, the same as in drawn graphs, and its colour."""
 
 
+_ANSI = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @cache
 def console(*, is_error: bool = False) -> "Console":
-    """Return the console of standard output, or of standard error."""
+    """Return rich's console, for what it draws again and again: live views and spinners."""
     from rich.console import Console
 
     stream = sys.stderr if is_error else sys.stdout
@@ -55,13 +58,58 @@ def console(*, is_error: bool = False) -> "Console":
     )
 
 
+def is_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def width() -> int | None:
+    """Return the columns of the terminal; None for a pipe or a file, which gets whole lines."""
+    return shutil.get_terminal_size().columns if is_terminal() else None
+
+
+@cache
+def _has_colours() -> bool:
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: str | None) -> str:
+    """Return a text in a style, where the terminal has colours."""
+    code = _ANSI.get(style or "")
+    return f"\x1b[{code}m{text}\x1b[0m" if code and _has_colours() else text
+
+
 def print_line(text: str, style: str | None = None) -> None:
     """Print one line for a person."""
-    console().print(harmless(text), style=style, soft_wrap=True)
+    write_line(harmless(text), style)
+
+
+def write_line(text: str, style: str | None = None) -> None:
+    """Print one line that is harmless already."""
+    write(f"{styled(text, style)}\n")
+
+
+def write(text: str) -> None:
+    """Write to standard output; end the command quietly where its reader has gone."""
+    try:
+        sys.stdout.write(text)
+        if is_terminal():
+            sys.stdout.flush()
+    except BrokenPipeError:
+        end_quietly()
+
+
+def end_quietly() -> NoReturn:
+    """End the command: the reader of its output, such as `head`, has closed the pipe."""
+    # Python would complain at its end when it cannot write what is left.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
 
 
 def note(text: str) -> None:
     """Print one line on standard error."""
+    # In the order of writing, where both go to the same place.
+    sys.stdout.flush()
     print(harmless(text), file=sys.stderr, flush=True)
 
 
@@ -72,7 +120,7 @@ def harmless(text: str) -> str:
 
 def print_json(document: Any) -> None:
     """Print one JSON document."""
-    print(to_json_text(document), flush=True)
+    write(f"{to_json_text(document)}\n")
 
 
 @contextmanager
@@ -144,6 +192,12 @@ def moment(instant: str) -> str:
     return there.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")
 
 
+def clock_time(instant: str) -> str:
+    """Return the local time of an ISO instant, with milliseconds."""
+    there = datetime.fromisoformat(instant).astimezone()
+    return f"{there:%H:%M:%S}.{there.microsecond // 1000:03d}"
+
+
 def seconds_until(instant: str | None) -> float:
     """Return the seconds from now to an ISO instant; zero if it has passed or is None."""
     if instant is None:
@@ -169,13 +223,16 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(instant: str | None) -> str:
-    """Return how long ago an instant was."""
+    """Return how long ago an instant was, in one unit."""
     seconds = seconds_between(instant, None)
     if seconds is None:
         return ""
     if seconds < 1:
         return "just now"
-    return f"{int(seconds)} s ago" if seconds < 60 else f"{duration(seconds)} ago"
+    for unit, size, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600)):
+        if seconds < most:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds // 86_400)} d ago"
 
 
 def one_line(value: Any, width: int = 60) -> str:
@@ -186,23 +243,30 @@ def one_line(value: Any, width: int = 60) -> str:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, status_column: int | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    status_column: int | None = None,
+    optional: Iterable[int] = (),
 ) -> None:
-    """Print rows under their headings; the status column is coloured."""
-    from rich.table import Table
-    from rich.text import Text
+    """Print rows under their headings, a line each; the status column is coloured.
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in columns:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        cells: list[str | Text] = [harmless(cell) for cell in row]
+    Columns that are `optional` are left out where a terminal has no room for them.
+    """
+    cells = [[one_line_of(cell) for cell in row] for row in rows]
+    if status_column is not None:
+        for row in cells:
+            row[status_column] = marked(row[status_column])
+    heading, *lines = table.lines(columns, cells, width=width(), optional=frozenset(optional))
+    write_line(table.joined(heading), "bold")
+    for line in lines:
         if status_column is not None:
-            status = row[status_column]
-            cells[status_column] = Text(marked(status), style=style_of(status))
-        table.add_row(*cells)
-    with console().capture() as captured:
-        console().print(table)
-    # Rich pads the last column; trailing blanks disturb copied and piped output.
-    for line in captured.get().splitlines():
-        console().file.write(line.rstrip() + "\n")
+            cell = line[status_column]
+            style = style_of(cell.split(" ", 1)[1].rstrip()) if " " in cell else ""
+            line[status_column] = styled(cell, style)
+        write_line(table.joined(line))
+
+
+def one_line_of(cell: str) -> str:
+    """Return the text of a cell as one harmless line."""
+    return harmless(" ".join(cell.split()))

@@ -1,32 +1,10 @@
-"""The calls of a step as text: in full, or one line each while the task runs."""
+"""Calls of a step as text: the lines of each, and one line while the task runs."""
 
 from typing import Any
 
 from agent.cli.output import terminal
-from agent.cli.output.terminal import print_line
 
 _MAX_SHOWN = 160
-
-
-def print_transcript(document: dict[str, Any]) -> None:
-    """Print every call of a step, with request and response."""
-    status = document["status"]
-    title = f"{terminal.marked(status)}: step {document['step']} ({document['kind']})"
-    if document["attempt"] > 1:
-        title += f", attempt {document['attempt']}"
-    print_line(f"{title} of task {terminal.short(document['task'])}", terminal.style_of(status))
-    for call in document["calls"]:
-        print_line("")
-        print_line(_headline(call), "bold" if call["status"] == "succeeded" else "yellow")
-        if call["model"]:
-            print_line(_origin(call))
-        for line in _request(call) + _response(call):
-            print_line(line)
-    if not document["calls"]:
-        print_line("no calls yet")
-    elif document["usage"]["turns"]:
-        print_line("")
-        print_line(f"total: {used(document['usage'])}")
 
 
 def used(usage: dict[str, Any]) -> str:
@@ -42,7 +20,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _origin(call: dict[str, Any]) -> str:
+def origin(call: dict[str, Any]) -> str:
     """Return the model, and the ids that identify the call at the provider."""
     parts = [f"model {call['model']}"]
     if call["request_id"]:
@@ -54,14 +32,15 @@ def _origin(call: dict[str, Any]) -> str:
 
 def call_line(call: dict[str, Any]) -> str:
     """Return one line about a call, for a task that runs."""
-    line = f"{call['step']} {_headline(call)}"
+    line = f"{call['step']} {headline(call)}"
     if call["status"] == "unknown":
         return f"{line} …"
-    result = " ".join(_tool_uses(call) or _response(call))
+    result = " ".join(_tool_uses(call) or response_lines(call))
     return f"{line}: {terminal.one_line(result, _MAX_SHOWN)}" if result else line
 
 
-def _headline(call: dict[str, Any]) -> str:
+def headline(call: dict[str, Any]) -> str:
+    """Return one line about a call: its number, its action and what it cost."""
     request = call["request"] if isinstance(call["request"], dict) else {}
     parts = [f"#{call['number']} {call['action']}"]
     if call["action"] == "model" and "turn" in request:
@@ -79,7 +58,7 @@ def _headline(call: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _request(call: dict[str, Any]) -> list[str]:
+def request_lines(call: dict[str, Any]) -> list[str]:
     """Return the request, without what the headline shows."""
     request = call["request"]
     if not isinstance(request, dict):
@@ -90,7 +69,8 @@ def _request(call: dict[str, Any]) -> list[str]:
     return [f"{key}: {_written(value)}" for key, value in shown.items()]
 
 
-def _response(call: dict[str, Any]) -> list[str]:
+def response_lines(call: dict[str, Any]) -> list[str]:
+    """Return the answer of a call, or its error."""
     if call["error"]:
         return [f"→ {call['error'].get('message')}"]
     response = call["response"]

@@ -1,6 +1,6 @@
 """The page behind a link: a question in full, and a form that answers it.
 
-The template escapes control characters in everything it shows (`_shown_safely`). A browser must send
+The template escapes control characters in everything it shows. A browser must send
 back form values unchanged, so they are marked as exact; a value with such characters is edited as
 JSON, which can represent every character.
 """
@@ -11,12 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup, escape
+from jinja2 import Template
+from markupsafe import Markup
 from starlette.responses import Response
 
 from agent.channels.chat import message_texts
 from agent.core.escape import harmless, harmless_json
+from agent.server.pages import templates
 from agent.server.pages.schema_form import members_of
 from agent.steps.types.outcome import Json
 
@@ -52,9 +53,9 @@ def page(
         approval=approval,
         ending=None if approval is None or is_open else message_texts.decision(approval),
         message=(approval["message"] or "") if approval is not None else "",
-        shown=_shown(approval) if approval else [],
+        shown=shown(approval) if approval else [],
         choices=[text_of(choice) for choice in (approval or {}).get("choices") or []],
-        fields=_fields(approval, typed) if approval is not None else [],
+        fields=edit_fields(approval, typed) if approval is not None else [],
         members=members,
         typed={name: typed.get(name, "") for name in ("output", "choice", "value", "comment")}
         | {member.field: typed.get(member.field, member.default) for member in members},
@@ -92,7 +93,7 @@ def editable_text(value: Json) -> str:
     return text_of(value)
 
 
-def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
+def shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
     """Return the parts of the request to show, each with its label."""
     request: Any = approval["request"]
     config = request.get("config") if isinstance(request, dict) else None
@@ -111,7 +112,8 @@ def _shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
     return [(labels.get(name, name), text_of(value)) for name, value in request.items()]
 
 
-def _fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, Any]]:
+def edit_fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the fields for the editable values, with what was typed before."""
     return [
         {
             "id": f"edit-{number}",
@@ -124,25 +126,10 @@ def _fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, 
     ]
 
 
-def _shown_safely(value: Any) -> Any:
-    """Escape control characters in every expression of the template."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else harmless(value)
-
-
 @cache
 def _parts() -> tuple[Template, str]:
-    environment = Environment(
-        loader=FileSystemLoader(_DIRECTORY),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown_safely,
-    )
-    environment.filters["exactly"] = escape
-    return environment.get_template("answer_page.html"), (_DIRECTORY / "answer_page.css").read_text(
-        encoding="utf-8"
-    )
+    style = (_DIRECTORY / "answer_page.css").read_text(encoding="utf-8")
+    return templates.environment().get_template("answer_page.html"), style
 
 
 @cache

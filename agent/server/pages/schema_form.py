@@ -67,7 +67,7 @@ def _member(name: str, schema: Any, is_required: bool) -> Member | None:
     kind, choices = schema.get("type"), schema.get("enum")
     options: Mapping[str, Json] = {}
     if isinstance(choices, list):
-        options = {_label(choice): choice for choice in choices}
+        options = {label_of(choice): choice for choice in choices}
         if "" in options or len(options) < len(choices):
             # A person cannot distinguish two choices with the same label.
             return None
@@ -79,7 +79,7 @@ def _member(name: str, schema: Any, is_required: bool) -> Member | None:
     if isinstance(default, str) and (harmless(default) != default or "\n" in default):
         # A field of one line cannot show this default unchanged.
         return None
-    chosen = [label for label, value in options.items() if _label(value) == _label(default)]
+    chosen = [label for label, value in options.items() if label_of(value) == label_of(default)]
     return Member(
         name=name,
         label=str(schema.get("title") or name),
@@ -87,7 +87,7 @@ def _member(name: str, schema: Any, is_required: bool) -> Member | None:
         is_required=is_required,
         keyboard=_KEYBOARDS.get(str(kind), "text"),
         options=options,
-        default=(chosen or [""])[0] if options else _label(default),
+        default=(chosen or [""])[0] if options else label_of(default),
     )
 
 
@@ -103,7 +103,8 @@ def _read(member: Member, text: str) -> Json:
         return text
 
 
-def _label(value: Json) -> str:
+def label_of(value: Json) -> str:
+    """Write a value as the text of a field."""
     if value is None:
         return ""
     return value if isinstance(value, str) else harmless_json(value)

@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.core.money import MICROUSD
 from agent.server.context import context_of
 from agent.server.problems import Problem
 from agent.server.responses import answer
@@ -15,7 +16,6 @@ from agent.store.read import views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.operator import budget_pause
 from agent.tasks.read_models import spending
-from agent.tasks.rules.budgets import MICROUSD
 
 routes = RouteRegistry("budgets")
 

@@ -20,17 +20,26 @@ After = Annotated[
     str | None, Query(description="Only events after this cursor.", examples=["0-1204"])
 ]
 Task = Annotated[str | None, Query(description="Only events of this task.", max_length=100)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
 @routes.route("GET", "/events", scope="read", returns=EventPage, summary="Events by cursor")
 async def list_events(
-    request: Request, after: After = None, task: Task = None, limit: Limit = 100
+    request: Request,
+    after: After = None,
+    task: Task = None,
+    limit: Limit = 100,
+    *,
+    newest: Annotated[
+        bool, Query(description="The last events up to now, not the first ones after the cursor.")
+    ] = False,
 ) -> Response:
     """Return events in commit order; a client that continues from `cursor` misses none."""
     _check(after)
     events = await context_of(request).read_pool.read(
-        lambda connection: task_documents.read_events(connection, after, task, limit)
+        lambda connection: task_documents.read_events(
+            connection, after, task, limit, is_newest=newest
+        )
     )
     return answer({"events": events, "cursor": events[-1]["cursor"] if events else after})
 

@@ -1,5 +1,7 @@
 """Health, readiness and metrics, for monitoring."""
 
+import asyncio
+
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,7 +9,9 @@ from starlette.responses import Response
 from agent.core.log_limit import LogLimit
 from agent.server import examples
 from agent.server.context import context_of
-from agent.server.metrics import MEDIA_TYPE, read_gauges
+from agent.server.exposition import MEDIA_TYPE
+from agent.server.host_metrics import read_host
+from agent.server.metrics import read_gauges
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.schemas.health import Health
@@ -32,7 +36,8 @@ async def readyz(request: Request) -> Response:
     """Return 200 if tasks are accepted: the database works, and the agent is not starting or stopping.
 
     While the store of large values does not respond, tasks are accepted and those that need it
-    wait: the status is then `degraded`, with 200.
+    wait: the status is then `degraded`, with 200. So it is while disk space is low; when hardly any
+    is left it is `unavailable`.
     """
     context = context_of(request)
     if not context.task_submitter.is_open:
@@ -50,6 +55,9 @@ async def readyz(request: Request) -> Response:
         if held_back is not None:
             log.warning("api.unavailable", error=error.message, held_back=held_back)
         return _without_database()
+    disk = context.health.problem("disk")
+    if disk is not None and disk.is_certain:
+        return answer({"status": "unavailable", "because": ["disk"]}, 503)
     problems = sorted({what.split()[0] for what in context.health.messages()} - {"database"})
     if problems:
         return answer({"status": "degraded", "because": problems})
@@ -75,9 +83,9 @@ def _without_database() -> Response:
 )
 async def metrics(request: Request) -> Response:
     """Return tasks and steps by status, commits, queue age, attempts, unknowns, approvals and spend."""
-    clock = context_of(request).database.clock
-    gauges = await context_of(request).read_pool.read(
-        lambda connection: read_gauges(connection, clock)
-    )
-    events = await context_of(request).event_counts.current()
-    return Response(context_of(request).metrics.exposition(gauges, events), media_type=MEDIA_TYPE)
+    context = context_of(request)
+    clock = context.database.clock
+    gauges = await context.read_pool.read(lambda connection: read_gauges(connection, clock))
+    host = await asyncio.to_thread(read_host, context.settings, context.database)
+    events = await context.event_counts.current()
+    return Response(context.metrics.exposition(gauges, host, events), media_type=MEDIA_TYPE)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core.log_limit import LogLimit
 from agent.server import webhook_signatures
-from agent.server.context import Context, context_of
+from agent.server.context import Context, context_of, trace_of_caller
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
@@ -82,7 +82,8 @@ async def deliver(
             "id": delivery.id,
             "event": delivery.event,
             "body": delivery.body,
-        },
+        }
+        | trace_of_caller(request),
         dedupe_key=None if delivery.id is None else f"hook:{name}:{delivery.id}",
     )
     return answer({"task": task_id}, 202)

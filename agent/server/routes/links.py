@@ -4,7 +4,6 @@ A link's address is the only credential, and mail scanners follow links: GET onl
 and POST decides it. A link is valid for one question and until a time; a question is decided once.
 """
 
-import json
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
@@ -17,20 +16,18 @@ from starlette.responses import Response
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal
-from agent.channels.chat.message_texts import cut
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core import audit
 from agent.server import webhook_signatures
 from agent.server.context import context_of
-from agent.server.pages.answer_page import editable_text, editable_values, is_edited_as_json, page
-from agent.server.pages.schema_form import members_of, read
+from agent.server.pages.answer_form import Form, answer_in
+from agent.server.pages.answer_page import page
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address
 from agent.server.schemas.approvals import ApprovalAnswer
 from agent.server.webhook_signatures import SignatureError
-from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
 from agent.tasks.errors import NotFoundError
 
@@ -40,7 +37,6 @@ routes = RouteRegistry("links", prefix="")
 
 CHANNEL = "webhook"
 LinkToken = Annotated[str, Path(max_length=200)]
-Form = dict[str, str]
 
 
 class SignedAnswer(BaseModel):
@@ -78,7 +74,7 @@ async def decide(request: Request, token: LinkToken) -> Response:
         return page(None, title=_sentence(problem), status=404)
     form = _form(await request.body())
     try:
-        await _answer(request, link.approval_id, "link", **_answer_in(approval, form))
+        await _answer(request, link.approval_id, "link", **answer_in(approval, form))
     except (InvalidAnswerError, NotAllowedError) as problem:
         status = 403 if isinstance(problem, NotAllowedError) else 422
         return page(approval, problem=_sentence(problem), typed=form, status=status)
@@ -193,58 +189,6 @@ def _form(body: bytes) -> Form:
         return {}
     # Browsers send CRLF line ends.
     return {name: texts[-1].replace("\r\n", "\n") for name, texts in fields.items()}
-
-
-def _answer_in(approval: dict[str, Json], form: Form) -> dict[str, Any]:
-    """Return the answer in a form; raise `InvalidAnswerError` if there is none."""
-    pressed = form.get("decision")
-    if approval["kind"] == "unknown" and pressed in VERDICTS:
-        output = form.get("output", "").strip()
-        value: Any = pressed
-        if output and pressed == "done":
-            value = {"verdict": pressed, "output": _json(output, "its output")}
-        return {"decision": "answer", "value": value}
-    details: dict[str, Any] = {"comment": form.get("comment", "").strip() or None}
-    if pressed == "deny":
-        return {**details, "decision": "deny"}
-    if pressed == "answer" and approval["kind"] == "input":
-        return {**details, "decision": "answer", "value": _value(approval, form)}
-    if pressed == "approve":
-        return {**details, "decision": "approve", "edits": _edits(approval, form) or None}
-    raise InvalidAnswerError("press one of the buttons")
-
-
-def _value(approval: dict[str, Json], form: Form) -> Json:
-    choices = approval["choices"]
-    if not choices and (members := members_of(approval["schema"])) and "value" not in form:
-        return read(members, form)
-    if not choices:
-        return read_answer(form.get("value", ""), None, approval["schema"])
-    number = form.get("choice", "")
-    is_number = number.isascii() and number.isdigit() and len(number) < 10
-    if not is_number or int(number) >= len(choices):
-        raise InvalidAnswerError("choose one of the answers")
-    return choices[int(number)]
-
-
-def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
-    """Return the changed values by path; a value that was text stays text."""
-    edits: dict[str, Json] = {}
-    for path, before in editable_values(approval).items():
-        text = form.get(f"edit:{path}")
-        if text is None or text == editable_text(before):
-            continue
-        edits[path] = _json(text, path) if is_edited_as_json(before) else text
-        if isinstance(before, str) and not isinstance(edits[path], str):
-            raise InvalidAnswerError(f"for {path} give a text in quotes, not {cut(text, 60)!r}")
-    return edits
-
-
-def _json(text: str, name: str) -> Json:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidAnswerError(f"for {name} give JSON, not {cut(text, 60)!r}") from None
 
 
 def _sentence(problem: Exception) -> str:

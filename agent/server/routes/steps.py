@@ -11,12 +11,12 @@ from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, command_response
 from agent.server.schemas.calls import Transcript
-from agent.server.schemas.steps import LogPage, Resolution, StepList
+from agent.server.schemas.steps import LogPage, Resolution, StepInspection, StepList
 from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import task_documents, transcript
+from agent.tasks.read_models import step_attempts, task_documents, transcript
 
 routes = RouteRegistry("steps")
 
@@ -41,8 +41,33 @@ async def list_steps(request: Request, task_id: TaskId) -> Response:
     return answer({"steps": document["steps"]})
 
 
+@routes.route(
+    "GET",
+    "/tasks/{task_id}/steps/{name}",
+    scope="read",
+    returns=StepInspection,
+    refuses={404: "No such task or step"},
+    summary="A step with its attempts",
+)
+async def read_step(request: Request, task_id: TaskId, name: StepName) -> Response:
+    """Return a step and each attempt of it: configuration, output, error, calls, questions, log."""
+    return answer(
+        await context_of(request).read_pool.read(
+            lambda connection: step_attempts.step_document(connection, task_id, name)
+        )
+    )
+
+
 Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Only this attempt.")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="`next` of the previous page.")]
+Before = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        lt=2**63,
+        description="The last pieces before this one, not the first ones after `after`.",
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
@@ -59,6 +84,7 @@ async def read_all_logs(
     task_id: TaskId,
     attempt: Attempt = None,
     after: After = 0,
+    before: Before = None,
     limit: Limit = 1000,
 ) -> Response:
     """Return the log lines of a task's steps, the oldest first; continue with `after` = `next`."""
@@ -66,7 +92,7 @@ async def read_all_logs(
     def read(connection: Connection) -> Response:
         if not views.has_task(connection, task_id):
             raise NotFoundError(f"there is no task {task_id}")
-        return _logs(connection, task_id, None, attempt, after, limit)
+        return _logs(connection, task_id, None, attempt, after, before, limit)
 
     return await context_of(request).read_pool.read(read)
 
@@ -85,6 +111,7 @@ async def read_logs(
     name: StepName,
     attempt: Attempt = None,
     after: After = 0,
+    before: Before = None,
     limit: Limit = 1000,
 ) -> Response:
     """Return the log lines of a step, the oldest first; continue with `after` = `next`."""
@@ -92,7 +119,7 @@ async def read_logs(
     def read(connection: Connection) -> Response:
         if not views.has_step(connection, task_id, name):
             raise NotFoundError(f"there is no task {task_id} with a step called {name!r}")
-        return _logs(connection, task_id, name, attempt, after, limit)
+        return _logs(connection, task_id, name, attempt, after, before, limit)
 
     return await context_of(request).read_pool.read(read)
 
@@ -138,7 +165,8 @@ def _logs(
     step: str | None,
     attempt: int | None,
     after: int,
+    before: int | None,
     limit: int,
 ) -> Response:
-    logs = task_documents.step_logs(connection, task_id, step, attempt, after, limit)
+    logs = task_documents.step_logs(connection, task_id, step, attempt, after, limit, before)
     return answer({"logs": logs, "next": logs[-1]["id"] if logs else after})

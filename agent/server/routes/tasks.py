@@ -3,13 +3,14 @@
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query
+from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.state_machine import TaskStatus
-from agent.server.context import caller, context_of
+from agent.server.context import caller, context_of, trace_of_caller
 from agent.server.idempotency import IdempotencyKey
-from agent.server.paging import Cursor, PartOfId, page
+from agent.server.paging import Cursor, PartOfId
 from agent.server.responses import answer
 from agent.server.route_registry import PREFIX, RouteRegistry
 from agent.server.schemas.tasks import (
@@ -18,12 +19,14 @@ from agent.server.schemas.tasks import (
     Fork,
     NewTask,
     Reason,
+    Retry,
     TaskDocument,
     TaskPage,
 )
 from agent.store.read.activity import Activity
+from agent.store.read.task_list import TaskFilter
 from agent.tasks.operator.operator import CommandResult
-from agent.tasks.read_models import task_documents
+from agent.tasks.read_models import task_documents, task_list
 
 routes = RouteRegistry("tasks")
 
@@ -53,7 +56,7 @@ async def create_task(
     task_id = await context_of(request).task_submitter.submit(
         workflow,
         body.input,
-        trigger={"kind": "api", "by": caller(request).name},
+        trigger={"kind": "api", "by": caller(request).name} | trace_of_caller(request),
         priority=body.priority,
         dedupe_key=await context_of(request).idempotency_keys.dedupe_key(
             caller(request), key, address, body.model_dump()
@@ -68,25 +71,73 @@ async def create_task(
 @routes.route("GET", "/tasks", scope="read", returns=TaskPage, summary="Tasks, the newest first")
 async def list_tasks(
     request: Request,
-    status: Annotated[TaskStatus | None, Query(description="Only tasks with this status.")] = None,
+    status: Annotated[
+        list[TaskStatus] | None,
+        Query(description="Only tasks with this status; repeat it for several."),
+    ] = None,
     activity: Annotated[
-        Activity | None,
-        Query(description="Only tasks with this activity: the status, or `waiting`."),
+        list[Activity] | None,
+        Query(
+            description="Only tasks with this activity: the status, or `waiting`; repeat it for several."
+        ),
     ] = None,
     workflow: Annotated[
         str | None, Query(description="Only tasks of this workflow.", max_length=200)
     ] = None,
+    trigger: Annotated[
+        str | None,
+        Query(description="Only tasks that this schedule or watcher started.", max_length=400),
+    ] = None,
+    since: Annotated[
+        str | None,
+        Query(
+            description="Only tasks created since then: how long ago (`2h`, `7d`), or a date or time.",
+            max_length=40,
+            examples=["7d"],
+        ),
+    ] = None,
+    search: Annotated[
+        str | None,
+        Query(
+            description="Only tasks with this text in their input, or in the output or error of a"
+            " step, upper or lower case. A page looks through the newest tasks for two seconds at"
+            " most, so it may be short and still have a `next`. Values that are stored as artifacts"
+            " are not searched.",
+            min_length=1,
+            max_length=task_list.MAX_SEARCH,
+            examples=["Example Ltd"],
+        ),
+    ] = None,
     part: PartOfId = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    *,
+    total: Annotated[
+        bool, Query(description="Count how many tasks there are, up to 10,000.")
+    ] = False,
 ) -> Response:
     """Return a page of tasks; new tasks do not shift pages."""
-    tasks = await context_of(request).read_pool.read(
-        lambda connection: task_documents.list_tasks(
-            connection, status, workflow, limit + 1, cursor, part, activity
+    wanted = TaskFilter(
+        tuple(status or ()),
+        tuple(activity or ()),
+        workflow,
+        trigger,
+        _since(since, context_of(request).database.clock.now()),
+        part,
+        search,
+    )
+    return answer(
+        await context_of(request).read_pool.read(
+            lambda connection: task_list.page(connection, wanted, limit, cursor, has_total=total)
         )
     )
-    return answer(page("tasks", tasks, limit))
+
+
+def _since(text: str | None, now: int) -> int | None:
+    try:
+        return None if text is None else task_list.parse_since(text, now)
+    except ValueError as error:
+        raise RequestValidationError([{"loc": ("query", "since"), "msg": str(error)}]) from None
 
 
 @routes.route(
@@ -167,11 +218,12 @@ async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) 
     refuses=REFUSALS,
     summary="Retry a task",
 )
-async def retry(request: Request, task_id: TaskId) -> Response:
+async def retry(request: Request, task_id: TaskId, body: Retry | None = None) -> Response:
     """Run what has not succeeded again, in a new task; a second request returns the same new task."""
+    is_latest = body is not None and body.latest
     return command_response(
         await context_of(request).command_pool.run(
-            lambda: context_of(request).operator.retry(task_id)
+            lambda: context_of(request).operator.retry(task_id, is_latest=is_latest)
         )
     )
 
@@ -195,7 +247,11 @@ async def fork(
     return command_response(
         await context_of(request).command_pool.run(
             lambda: context_of(request).operator.fork(
-                task_id, body.from_step, body.input, dedupe_key=dedupe_key
+                task_id,
+                body.from_step,
+                body.input,
+                dedupe_key=dedupe_key,
+                is_latest=body.latest,
             )
         )
     )

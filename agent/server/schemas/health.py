@@ -14,5 +14,5 @@ class Health(ResponseDocument):
         examples=["ok"], description="ok, degraded, starting, stopping, unavailable"
     )
     because: list[str] | None = Field(
-        default=None, description="what does not work: database, artifacts"
+        default=None, description="what does not work: database, artifacts, disk"
     )

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from agent.server import examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
+from agent.server.schemas.calls import CallDocument
 
 
 class Resolution(RequestDocument):
@@ -78,3 +79,109 @@ class LogPage(ResponseDocument):
 
     logs: list[LogPiece]
     next: int = Field(description="`after` of the next page")
+
+
+class AttemptLog(ResponseDocument):
+    """A piece of an attempt's log."""
+
+    at: Instant
+    stream: str = Field(examples=["stdout"])
+    text: str
+
+
+class StepWait(ResponseDocument):
+    """What an attempt waited for."""
+
+    on: Any
+    since: Instant
+    until: Instant | None
+    result: Any
+
+
+class StepQuestion(ResponseDocument):
+    """A question that an attempt asked a person."""
+
+    id: str
+    kind: str
+    status: str = Field(examples=["approved"])
+    message: str
+    request: Any
+    asked_at: Instant
+    decided_at: Instant | None
+    by: str | None
+    channel: str | None
+    comment: str | None
+    value: Any
+    edits: Any
+
+
+class AttemptDocument(ResponseDocument):
+    """One attempt of a step."""
+
+    attempt: int
+    status: str = Field(
+        description="`running`, `waiting`, `succeeded`, `failed`, `lost`, `returned`, `paused`"
+        " or `skipped`"
+    )
+    started_at: Instant
+    ended_at: Instant | None
+    config: Any = Field(
+        description="the configuration with its templates rendered, as the attempt got it; null"
+        " where it was not rendered"
+    )
+    config_clipped: bool = Field(description="whether large values of `config` are cut")
+    output: Any
+    error: Any
+    traceback: str | None = Field(description="the frames of the step's own code")
+    approvals: list[StepQuestion]
+    waits: list[StepWait]
+    log: list[AttemptLog]
+    log_clipped: bool = Field(description="whether earlier pieces of the log are left out")
+
+
+class ItemSummary(ResponseDocument):
+    """One item of a group."""
+
+    name: str = Field(examples=["lines[3]"])
+    status: str
+    attempt: int
+    item: Any
+    error: Any
+
+
+class StepInspection(ResponseDocument):
+    """A step with each of its attempts."""
+
+    model_config = with_example(examples.STEP_INSPECTION)
+
+    task: str
+    workflow: str
+    version: int
+    step: str = Field(examples=["lines[3]"])
+    kind: str
+    status: str
+    attempt: int
+    max_attempts: int
+    parallel_index: int | None
+    parallel_count: int | None
+    item: Any
+    depends_on: list[str]
+    definition: Any = Field(description="the configuration as the workflow's version has it")
+    kept_from: Any = Field(description="the task and the step that a retry kept it from; or null")
+    waiting_on: Any
+    wake_at: Instant | None
+    skip_reason: str | None
+    output: Any
+    error: Any
+    started_at: Instant | None
+    ended_at: Instant | None
+    state: Any
+    usage: Any
+    latest_version: int | None
+    changed_code: list[str]
+    calls: list[CallDocument] = Field(
+        description="the calls of all attempts, each with its `attempt`; 0 is a call that a retry took"
+        " over from the task before it"
+    )
+    items: list[ItemSummary] = Field(description="of a group: its items, failed ones first")
+    attempts: list[AttemptDocument]

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from agent.server import examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 from agent.server.schemas.steps import StepDocument
+from agent.tasks.read_models import listed_waits
 
 
 class NewTask(RequestDocument):
@@ -38,6 +39,15 @@ class Reason(RequestDocument):
     reason: str | None = Field(default=None, max_length=1000, examples=["waiting for the bank"])
 
 
+class Retry(RequestDocument):
+    """How a task is retried."""
+
+    latest: bool = Field(
+        default=False,
+        description="go on with the newest version of the workflow, where the kept steps fit it",
+    )
+
+
 class Fork(RequestDocument):
     """The step to run again from, and the changed inputs."""
 
@@ -47,6 +57,7 @@ class Fork(RequestDocument):
 
     from_step: str = Field(max_length=200)
     input: dict[str, Any] = Field(default_factory=dict, description="only the changed inputs")
+    latest: bool = Field(default=False, description="go on with the newest version of the workflow")
 
 
 class CommandAnswer(ResponseDocument):
@@ -103,7 +114,37 @@ class TaskDocument(TaskSummary):
     )
     children: list[str]
     usage: Any = Field(description="what its own steps have used of models")
+    latest_version: int | None = Field(
+        description="the newest version of its workflow; null: the workflow was removed"
+    )
+    changed_code: list[str] = Field(
+        description="steps whose code differs from what it was when the version was recorded"
+    )
     steps: list[StepDocument]
+
+
+class ListedTask(TaskSummary):
+    """A task in a list, with what its steps wait for."""
+
+    model_config = with_example(examples.LISTED)
+
+    input_preview: str = Field(description="the beginning of the input, as one line")
+    trigger: Any = Field(description="what started it: `kind`, and the schedule or watcher as `id`")
+    parent: str | None
+    waiting_for: Any = Field(
+        description="what its steps wait for, the most urgent first; `what` is one of "
+        + ", ".join(f"`{what}`" for what in listed_waits.WHAT)
+    )
+    waits: int = Field(description="steps that only a person or a program can wake")
+    signal: str | None = Field(description="the signal, if it waits for nothing else from outside")
+    delay: Any = Field(description="the artifact store that a running step waits for, or null")
+
+
+class SearchExtent(ResponseDocument):
+    """How far a search got."""
+
+    tasks: int
+    back_to: Instant | None = Field(description="when the oldest of them was created")
 
 
 class TaskPage(ResponseDocument):
@@ -111,5 +152,9 @@ class TaskPage(ResponseDocument):
 
     model_config = with_example(examples.TASKS)
 
-    tasks: list[TaskSummary]
+    tasks: list[ListedTask]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")
+    total: int | None = Field(
+        description="how many there are, with `total=true`; 10,000 may be more; null for a search"
+    )
+    searched: SearchExtent | None = Field(description="with `search`: how far this page looked")

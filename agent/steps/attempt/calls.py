@@ -3,7 +3,7 @@
 Calls are numbered by their order in the attempt. `replay` finds the recorded call that decides the
 next one; `unknown_policy` decides about a call whose result was never recorded. Every other call is
 made: `open` records its intent, `check_may_begin` is the last check before the first byte, and
-`record_success` or `record_failure` records its result.
+`record_success` or `record_failure` records its result, in the form of `call_results`.
 """
 
 from asyncio import CancelledError, to_thread
@@ -18,7 +18,8 @@ from agent.core.waits import Timer
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
 from agent.steps.attempt.attempt_limits import exhausted
-from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
+from agent.steps.attempt.call_results import CallResults
+from agent.steps.attempt.containment import describe_exception
 from agent.steps.attempt.intents import StoredBody, new_intent
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
@@ -26,7 +27,7 @@ from agent.steps.attempt.time_limit import is_out_of_time, out_of_time
 from agent.steps.attempt.unknown_policy import UnknownPolicy
 from agent.steps.spec.output_checks import large_text
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
-from agent.steps.types.call_records import CallResult, Intent, Spend
+from agent.steps.types.call_records import Intent, Spend
 from agent.steps.types.call_types import (
     Call,
     CallAnswer,
@@ -78,6 +79,7 @@ class Calls:
         """The outcome that a call has decided; nothing the step does afterwards changes it."""
         self.on_idle: Callable[[], None] | None = None
         """Called when the last call in flight has ended."""
+        self.results = CallResults(attempt_input, services, secrets)
 
     @property
     def number(self) -> int:
@@ -219,6 +221,7 @@ class Calls:
             clock.monotonic(),
             reservation=intent.reservation,
         )
+        self.results.expect(call, numbered.request)
         await self._journal_intent(intent, call)
         return replace(call, sent_at=clock.monotonic())
 
@@ -250,7 +253,7 @@ class Calls:
             self.end_attempt(Paused(self.checkpoint))
         except BaseException:
             # The intent may be durable or not. Nothing was sent, which is what this records.
-            self._record(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
+            self.results.record(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
             raise
 
     def check_may_begin(self, call: Call) -> None:
@@ -269,20 +272,6 @@ class Calls:
         clock, seconds = self._services.clock, self._services.limits.send_window_seconds
         return clock.now() > call.send_by or clock.monotonic() - call.opened_at > seconds
 
-    def encode_response(self, call: Call, response: Json) -> EncodedResponse | StepError:
-        """Return a response as it is recorded, or why it cannot be; any thread may call this."""
-        where = f"the response of {call.action}"
-        try:
-            response = self._secrets.redact_value(response)
-            return EncodedResponse(response, encode(response, where))
-        except BaseException as problem:  # also a method of the response may raise
-            # The call happened, whatever its response is: the ledger says so, and the step fails.
-            is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else describe_exception(problem)
-            if isinstance(problem, NotPlainJsonError):
-                reason = str(problem)
-            return self._redacted(StepError(replay.BAD_RESPONSE, "code", reason))
-
     def record_success(
         self, call: Call, response: EncodedResponse | StepError, spend: Spend | None = None
     ) -> Json:
@@ -299,13 +288,13 @@ class Calls:
             self.is_cut_off = True
         if isinstance(problem, DefiniteFailure):
             spend = problem.spend if has_begun else Spend()
-            error = replace(self._redacted(problem.error), is_final=not problem.may_retry)
+            error = replace(self.results.redacted(problem.error), is_final=not problem.may_retry)
             self._resolve(call, CallStatus.FAILED, error=error, spend=spend)
         elif not has_begun:
             self._resolve(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
         elif not call.is_effect:
             error = StepError("failed", "code", describe_exception(problem))
-            self._resolve(call, CallStatus.FAILED, error=self._redacted(error))
+            self._resolve(call, CallStatus.FAILED, error=self.results.redacted(error))
         else:
             self._leave_unknown(call, problem)
 
@@ -318,7 +307,8 @@ class Calls:
             reason = describe_exception(problem)
             text = f"{call.action} was interrupted ({reason}): whether it happened is unknown"
             error = StepError("unknown_outcome", "unknown", text)
-        self.decided_outcome = Retry(self._redacted(error), delay_seconds, is_unknown=True)
+        self.decided_outcome = Retry(self.results.redacted(error), delay_seconds, is_unknown=True)
+        self.results.trace(call, CallStatus.UNKNOWN, error=self.results.redacted(error))
         if isinstance(problem, Exception):
             raise EndAttempt(self.decided_outcome) from problem
 
@@ -331,43 +321,13 @@ class Calls:
         spend: Spend | None = None,
     ) -> None:
         """Record the result of a call in flight, which ends it."""
-        self._record(call, status, response, error, spend)
+        self.results.record(call, status, response, error, spend)
         self._leave()
-
-    def _record(
-        self,
-        call: Call,
-        status: CallStatus,
-        response: EncodedResponse | None = None,
-        error: StepError | None = None,
-        spend: Spend | None = None,
-    ) -> None:
-        now = self._services.clock.monotonic()
-        value, large = None, None
-        if response is not None:
-            value = response.value
-            large = large_text(response.text, self._services.limits.inline_bytes)
-        result = CallResult(
-            call.call_id,
-            call.idempotency_key,
-            status,
-            value,
-            error,
-            latency_ms=0 if call.sent_at is None else int((now - call.sent_at) * 1000),
-            reservation=call.reservation,
-            spend=spend if call.reservation is not None else None,
-            large=large,
-        )
-        self._services.journal.resolve(self._attempt_input, result)
 
     def _leave(self) -> None:
         self.in_flight -= 1
         if self.in_flight == 0 and self.on_idle is not None:
             self.on_idle()
-
-    def _redacted(self, error: StepError) -> StepError:
-        message = self._secrets.redact(error.message)[: 2 * MAX_ERROR_TEXT]
-        return StepError(error.code, error.kind, message)
 
 
 def _encode_request(body: Json, action: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Any
@@ -44,6 +45,7 @@ class ContextFacts:
         """Whether the time limit or the engine has interrupted the attempt."""
         self._call: Call | None = None
         self._logged_bytes = 0
+        self._log_lock = threading.Lock()
 
     @property
     def task_id(self) -> str:
@@ -128,16 +130,20 @@ class ContextFacts:
         return self._call.remote_key
 
     def log_text(self, stream: str, text: str) -> None:
-        """Write to the step's log, without secrets and within the attempt's limit."""
-        left_bytes = self.services.limits.log_bytes - self._logged_bytes
-        if left_bytes <= 0 or not text:
-            return
-        text = self._redact_beginning(text, left_bytes).replace("\0", "\ufffd")
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        self._logged_bytes += len(text)
-        if len(text) > left_bytes:
-            text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
-        self.services.journal.log(self.attempt_input, stream, text)
+        """Write to the step's log, without secrets and within the attempt's limit.
+
+        Any thread may call this.
+        """
+        with self._log_lock:
+            left_bytes = self.services.limits.log_bytes - self._logged_bytes
+            if left_bytes <= 0 or not text:
+                return
+            text = self._redact_beginning(text, left_bytes).replace("\0", "\ufffd")
+            text = text.encode("utf-8", "replace").decode("utf-8")
+            self._logged_bytes += len(text)
+            if len(text) > left_bytes:
+                text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
+            self.services.journal.log(self.attempt_input, stream, text)
 
     def _redact_beginning(self, text: str, length: int) -> str:
         """Redact only the part of a text that is logged, so that a long text costs no more."""
@@ -257,10 +263,10 @@ class StepContext(ContextFacts):
             response, spend = response.response, response.spend
         cancellation: asyncio.CancelledError | None = None
         if is_small(response):
-            encoded = self.calls.encode_response(call, response)
+            encoded = self.calls.results.encode_response(call, response)
         else:
             # The call has happened: its response is recorded even if the attempt is cancelled now.
-            thread = asyncio.to_thread(self.calls.encode_response, call, response)
+            thread = asyncio.to_thread(self.calls.results.encode_response, call, response)
             encoded, cancellation = await complete(asyncio.ensure_future(thread))
         value = self.calls.record_success(call, encoded, spend)
         if cancellation is not None:

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.steps.attempt.cancel_scope import complete
-from agent.steps.attempt.containment import (
-    MAX_ERROR_TEXT,
-    describe_exception,
-    format_traceback,
-)
+from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.time_limit import TimeLimit
+from agent.steps.attempt.tracebacks import user_traceback
 from agent.steps.spec.output_checks import check_output, large_text, oversize_error
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.errors import DefiniteFailure, EndAttempt
@@ -102,7 +99,7 @@ def _classify(problem: BaseException, context: StepContext) -> Outcome:
         return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
     if isinstance(problem, NotPlainJsonError):
         return Failed(StepError("not_plain_json", "code", str(problem)))
-    context.log_text("error", format_traceback(problem))
+    context.log_text("error", user_traceback(problem))
     # Redacted before it is cut, or half of a secret could be left.
     text = context.secrets.redact(describe_exception(problem))
     return Retry(StepError("exception", "code", text[:MAX_ERROR_TEXT]))

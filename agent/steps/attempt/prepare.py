@@ -4,13 +4,15 @@ Templates are rendered here, at the attempt's start and outside every transactio
 without templates is check_config once per definition and cached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from agent.core.clock import to_iso
 from agent.core.ids import request_hash
+from agent.core.local_zone import local_date
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt import approval_gate
 from agent.steps.attempt.secrets import ValuePath, references, secret_watcher
@@ -67,10 +69,15 @@ def _prepare(step: Step) -> PreparedStep:
     kind = KINDS.get(step.kind)
     if kind is None:
         raise _refused("unknown_kind", f"there is no kind of step called {step.kind!r}")
-    is_fixed = not has_templates(_without(step.config, kind.verbatim))
-    config = check_config(kind, step.config) if is_fixed else None
+    config = None if is_rendered(step, kind) else check_config(kind, step.config)
     paths = frozenset(path for path in references(step.config) if path[0] in kind.secret_keys)
     return PreparedStep(step, kind, config, paths)
+
+
+def is_rendered(step: Step, kind: Kind | None) -> bool:
+    """Whether each attempt renders the step's configuration: it has templates that kinds do not keep."""
+    verbatim = frozenset[tuple[str, ...]]() if kind is None else kind.verbatim
+    return has_templates(_without(step.config, verbatim))
 
 
 _watched: dict[int, Graph] = {}
@@ -128,11 +135,17 @@ def condition_holds(attempt_input: AttemptInput) -> bool:
         raise _refused("bad_condition", f"in if: {problem}") from None
 
 
-def config_of(attempt_input: AttemptInput, prepared: PreparedStep) -> BaseModel:
+Record = Callable[[dict[str, Json]], None]
+"""Takes a rendered configuration, before it is checked."""
+
+
+def config_of(attempt_input: AttemptInput, prepared: PreparedStep, record: Record) -> BaseModel:
     """Return the step's configuration, rendered and check_config."""
     if prepared.config is not None:
         return prepared.config
-    return check_config(prepared.kind, rendered_config(attempt_input, prepared))
+    config = rendered_config(attempt_input, prepared)
+    record(config)
+    return check_config(prepared.kind, config)
 
 
 def rendered_config(attempt_input: AttemptInput, prepared: PreparedStep) -> dict[str, Json]:
@@ -150,7 +163,9 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
     return config if kind.complete is None else kind.complete(config)
 
 
-def approved_config(attempt_input: AttemptInput, prepared: PreparedStep) -> BaseModel | Waiting:
+def approved_config(
+    attempt_input: AttemptInput, prepared: PreparedStep, record: Record
+) -> BaseModel | Waiting:
     """Return the configuration that a person approved, or the question to ask.
 
     The approval counts only for exactly what would run now. If that has changed, the step asks again.
@@ -158,6 +173,8 @@ def approved_config(attempt_input: AttemptInput, prepared: PreparedStep) -> Base
     assert attempt_input.step.approval is not None
     kind = prepared.kind
     config = rendered_config(attempt_input, prepared)
+    if prepared.config is None:
+        record(config)
     check_config(kind, config)
     request = approval_gate.gated_request(kind.name, config)
     try:
@@ -176,6 +193,8 @@ def approved_config(attempt_input: AttemptInput, prepared: PreparedStep) -> Base
     config = approval_gate.apply_edits(config, approval.edits)
     if request_hash(approval_gate.gated_request(kind.name, config)) != approval.approved_hash:
         raise _refused("not_as_approved", "what would run is not what was approved")
+    if approval.edits:
+        record(config)
     return check_config(kind, config)
 
 
@@ -254,6 +273,9 @@ def scope_of(attempt_input: AttemptInput) -> dict[str, Any]:
             "attempt": attempt_input.attempt,
         },
     }
+    if attempt_input.now is not None:
+        scope["now"] = to_iso(attempt_input.now)
+        scope["today"] = local_date(attempt_input.now)
     if attempt_input.step.reads_state:
         scope["state"] = visible(attempt_input.state)
     if attempt_input.parallel_index is not None:

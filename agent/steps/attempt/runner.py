@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -22,6 +23,7 @@ from agent.steps.attempt import prepare
 from agent.steps.attempt.attempt_limits import exhausted, may_find_out, may_park
 from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.cancel_scope import CancelScope, complete
+from agent.steps.attempt.config_record import record_config
 from agent.steps.attempt.containment import (
     MAX_ERROR_TEXT,
     StepExitError,
@@ -122,9 +124,10 @@ def _prepare(
         if attempt_input.is_group:
             return prepare.items_of(attempt_input, services.limits.items_per_group)
         step = prepare.prepare_step(attempt_input.step)
+        record = partial(record_config, attempt_input, services, secrets)
         if attempt_input.step.approval is None:
-            return step, prepare.config_of(attempt_input, step)
-        config = prepare.approved_config(attempt_input, step)
+            return step, prepare.config_of(attempt_input, step, record)
+        config = prepare.approved_config(attempt_input, step, record)
         if isinstance(config, Waiting):
             return config
         if not attempt_input.may_act and not may_find_out(attempt_input):

@@ -9,12 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.core.environment_file import EnvironmentFile, EnvironmentFileError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 FAILURE_SECONDS: Final = 10.0
 """How long a failure is kept: steps that start together must not ask a person several times."""
@@ -30,13 +30,17 @@ Reader = Callable[[str], str]
 """Reads the secret of a name, and may block; raises `SecretReadError`."""
 
 
-@dataclass(slots=True)
 class _Read:
     """One read of one secret, in a thread of its own."""
 
-    started_at: float
-    future: "Future[str]" = field(default_factory=Future)
-    ended_at: float = 0.0
+    __slots__ = ("ended_at", "future", "started_at")
+
+    def __init__(self, started_at: float) -> None:
+        from concurrent.futures import Future
+
+        self.started_at = started_at
+        self.future: Future[str] = Future()
+        self.ended_at = 0.0
 
 
 class SlowReads:
@@ -122,8 +126,34 @@ class SecretSources:
     """The sources of one process."""
 
     def __init__(self) -> None:
-        self.environment_file: EnvironmentFile | None = None
-        self.slow = SlowReads()
+        self._environment_file: EnvironmentFile | None = None
+        self._slow = SlowReads()
+        self._set_up: Callable[[], None] | None = None
+
+    def set_up_with(self, set_up: Callable[[], None]) -> None:
+        """Let a function set the sources up before they are first used."""
+        self._set_up = set_up
+
+    @property
+    def environment_file(self) -> EnvironmentFile | None:
+        """The `.env` file."""
+        self._be_ready()
+        return self._environment_file
+
+    @environment_file.setter
+    def environment_file(self, file: EnvironmentFile | None) -> None:
+        self._environment_file = file
+
+    @property
+    def slow(self) -> SlowReads:
+        """The sources that may take long."""
+        self._be_ready()
+        return self._slow
+
+    def _be_ready(self) -> None:
+        set_up, self._set_up = self._set_up, None
+        if set_up is not None:
+            set_up()
 
     def environment_value(self, name: str) -> str | None:
         """Return a variable: of the real environment, else of the `.env` file; None without one.
@@ -142,6 +172,8 @@ class SecretSources:
 
     def wait(self, source: str, name: str) -> str:
         """Return a secret of a slow source; this blocks. Raises `SecretReadError`."""
+        from concurrent.futures import TimeoutError as FutureTimeoutError
+
         future = self.slow.start(source, name)
         try:
             return future.result(self.slow.seconds_left(source, name))

@@ -12,7 +12,6 @@ them, since a step may get a secret by another way.
 they found serves all later calls of `resolve` on the same object.
 """
 
-import asyncio
 import errno
 import stat
 import time
@@ -74,6 +73,8 @@ class Secrets:
                 slow[reference.text] = reference
         missing = [reference for text, reference in slow.items() if text not in self._read_slowly]
         if missing:
+            import asyncio
+
             results = await asyncio.gather(*map(_read_in_thread, missing))
             for reference, result in zip(missing, results, strict=True):
                 self._read_slowly[reference.text] = result
@@ -191,6 +192,8 @@ class SecretWatcher:
 
     async def read_unread(self) -> None:
         """Read what takes long, once in the life of this process; no step may run before."""
+        import asyncio
+
         unread = dict(self._unread)
         results = await asyncio.gather(*map(_read_in_thread, unread.values()))
         for text, result in zip(unread, results, strict=True):
@@ -215,6 +218,8 @@ secret_watcher: Final = SecretWatcher()
 
 async def _read_in_thread(reference: Reference) -> str | SecretReadError:
     """Return a secret that takes long, or why it cannot be read; it is redacted from now on."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 

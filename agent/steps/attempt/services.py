@@ -13,6 +13,7 @@ from agent.steps.types.attempt_input import Journal
 from agent.steps.types.conversation import Conversations
 from agent.steps.types.messages import Messenger
 from agent.steps.types.outcome import Json
+from agent.telemetry.spans import SpanSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Limits:
     """Between SIGTERM and SIGKILL to a process group."""
     attach_from: tuple[str, ...] = ()
     """The directories whose files a message or a mail may carry."""
+    directory: str | None = None
+    """Where commands run, and what their relative `cwd` starts from; None is the process's directory."""
     inherit: tuple[str, ...] = ()
     """Variables of the agent's environment that every command inherits besides the basic ones."""
     send_window_seconds: float = 10.0
@@ -154,6 +157,8 @@ class Services:
     """For the tool `memory` of agents."""
     engine: EngineService | None = None
     """For the tool `engine` of agents."""
+    spans: SpanSink | None = None
+    """Takes the spans of attempts and calls, where the configuration has a receiver of traces."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)
     resources: dict[str, Resource] = field(default_factory=dict)
     """Made at the first use by the kind that needs them: HTTP clients are not imported before."""

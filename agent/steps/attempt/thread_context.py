@@ -38,7 +38,7 @@ class BlockingContext(ContextFacts):
 
     def log(self, text: str) -> None:
         """Write a line to the step's log."""
-        self._loop.call_soon_threadsafe(self._context.log, text)
+        self._context.log(text)
 
     def save(self, value: Json) -> None:
         """Make a checkpoint durable. The attempt ends here if the task is being paused."""
@@ -83,7 +83,7 @@ class BlockingContext(ContextFacts):
         except BaseException as problem:
             self._wait_for(self._record_failure(opened, problem, has_begun))
             raise
-        encoded = self.calls.encode_response(opened, response)
+        encoded = self.calls.results.encode_response(opened, response)
         return self._wait_for(self._record_success(opened, encoded))
 
     async def _record_success(self, call: Call, response: EncodedResponse | StepError) -> Json:

@@ -98,9 +98,11 @@ def new_client(services: HttpServices) -> httpx.AsyncClient:
     Its cookies go with its own redirects only. It need not be closed: its connections are the
     worker's.
     """
-    transport = services.resources.get("http")
+    # By the policy: after a reload of the settings, new requests follow the new one.
+    name = f"http {' '.join(services.limits.allow_private)}"
+    transport = services.resources.get(name)
     if transport is None:
-        transport = services.resources["http"] = GuardedTransport(services.limits)
+        transport = services.resources[name] = GuardedTransport(services.limits)
     assert isinstance(transport, GuardedTransport)
     return httpx.AsyncClient(
         transport=transport,

@@ -12,6 +12,7 @@ from agent.steps.http import body_reader, redirects
 from agent.steps.http.address_policy import AddressRefusedError
 from agent.steps.http.client import HttpServices, new_client
 from agent.steps.http.response import document
+from agent.steps.http.transport_errors import is_bad_certificate, transport_code
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
@@ -179,7 +180,11 @@ class Exchange:
             return _refused("bad_request", text)
         if file_descriptors.is_exhaustion(problem):
             return OutOfDescriptorsError("an HTTP request")
-        return DefiniteFailure(text, code="transport", kind="transport", may_retry=may_retry)
+        code = transport_code(problem)
+        if code == "tls" and is_bad_certificate(problem):
+            # A second look at the same certificate finds the same.
+            may_retry = False
+        return DefiniteFailure(text, code=code, kind="transport", may_retry=may_retry)
 
 
 async def _read(

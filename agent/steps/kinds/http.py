@@ -9,6 +9,7 @@ import asyncio
 
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.prepare import scope_of
+from agent.steps.http import request_spans
 from agent.steps.http.exchange import Exchange
 from agent.steps.http.response import delay_seconds, verdict
 from agent.steps.spec.configs import HttpConfig, status_ranges
@@ -30,7 +31,9 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
     if config.method in ("get", "head"):
         try:
             async with asyncio.timeout(seconds):
-                return _outcome(await _perform(config, context, None), None)
+                with request_spans.traced(config.method, config.url, context) as span:
+                    span.response = await _perform(config, context, None)
+                return _outcome(span.response, None)
         except OutOfDescriptorsError as problem:
             return problem.outcome()
         except TimeoutError:
@@ -67,6 +70,7 @@ async def _perform(config: HttpConfig, context: StepContext, call: Call | None) 
     }
     if call is not None and config.idempotent:
         values["headers"] = {**values["headers"], "Idempotency-Key": call.remote_key}
+    values["headers"] = request_spans.with_trace(values["headers"], context, call)
     exchange = Exchange(context.services, is_effect=call is not None)
     output = await exchange.send(config.method, config.url, values, secret_headers)
     status = output["status"]

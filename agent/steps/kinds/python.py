@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from agent.steps.attempt import containment
+from agent.steps.attempt.captured_output import captured
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.thread_context import BlockingContext
 from agent.steps.kinds.python_modules import Function, find, find_loaded
@@ -37,7 +38,13 @@ async def load(call: str, context: StepContext) -> Function:
     loaded = find_loaded(call, path)
     if loaded is not None:
         return loaded
-    function: Function = await _in_thread(lambda: containment.call(call, find, call, path), context)
+
+    def load_module() -> Function:
+        with captured(context.log_text):
+            found: Function = containment.call(call, find, call, path)
+            return found
+
+    function = await _in_thread(load_module, context)
     if context.is_interrupted():
         raise RevokedError(f"the attempt ended while {call} was loaded")
     return function
@@ -50,12 +57,20 @@ def start(function: Function, arguments: dict[str, Json], context: StepContext) 
     if function.is_async:
         if function.takes_context:
             keywords["ctx"] = context
-        return containment.call_async(function.name, function.function, **keywords)
+        return _on_loop(function, keywords, context)
     if function.takes_context:
         keywords["ctx"] = BlockingContext(context)
-    return _in_thread(
-        lambda: containment.call(function.name, function.function, **keywords), context
-    )
+
+    def call_function() -> Json:
+        with captured(context.log_text):
+            return containment.call(function.name, function.function, **keywords)
+
+    return _in_thread(call_function, context)
+
+
+async def _on_loop(function: Function, keywords: dict[str, Any], context: StepContext) -> Json:
+    with captured(context.log_text):
+        return await containment.call_async(function.name, function.function, **keywords)
 
 
 async def _in_thread(function: Callable[[], T], context: StepContext) -> T:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.core.ids import content_hash
-from agent.steps.attempt.containment import describe_exception
-from agent.steps.types.errors import DefiniteFailure
+
+if TYPE_CHECKING:
+    from agent.steps.types.errors import DefiniteFailure
 
 
 @dataclass(slots=True)
@@ -57,7 +58,9 @@ _functions: dict[tuple[str, str | None], tuple[ModuleType, Function]] = {}
 def find_loaded(call: str, source_path: str | None) -> Function | None:
     """Return the function that `module:function` names, if its module is loaded already."""
     module: ModuleType | None = None
-    for path in _candidates(call.partition(":")[0], source_path) if source_path is not None else ():
+    for path in (
+        source_files(call.partition(":")[0], source_path) if source_path is not None else ()
+    ):
         stamp = _stamp(path)
         if stamp is not None:
             entry = _loaded.get(path)
@@ -95,7 +98,7 @@ def _function_of(call: str, source_path: str | None, module: ModuleType) -> Func
 
 def _load_beside(call: str, source_path: str) -> ModuleType | None:
     name = call.partition(":")[0]
-    for path in _candidates(name, source_path):
+    for path in source_files(name, source_path):
         stamp = _stamp(path)
         if stamp is None:
             continue
@@ -127,7 +130,7 @@ def module_exists(call: str, source_path: str) -> bool:
     name = call.partition(":")[0]
     first = name.partition(".")[0]
     try:
-        if any(path.is_file() for path in _candidates(name, source_path)):
+        if any(path.is_file() for path in source_files(name, source_path)):
             return True
         return first in sys.modules or importlib.util.find_spec(first) is not None
     except (ImportError, ValueError, OSError):
@@ -135,8 +138,8 @@ def module_exists(call: str, source_path: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _candidates(name: str, source_path: str) -> tuple[Path, Path]:
-    """Return the files where a module may be; cached, since every attempt needs them."""
+def source_files(name: str, source_path: str) -> tuple[Path, Path]:
+    """Return the files where a module may be, beside a workflow; cached: every attempt needs them."""
     base = Path(source_path).parent.joinpath(*name.split("."))
     return base.with_name(base.name + ".py"), base / "__init__.py"
 
@@ -161,6 +164,9 @@ def _load(call: str, path: Path, directory: Path) -> ModuleType:
             sys.modules[unique] = before
         else:
             del sys.modules[unique]
+        from agent.steps.attempt.containment import describe_exception
+        from agent.steps.types.errors import DefiniteFailure
+
         text = f"{call}: {path.name} cannot be loaded: {describe_exception(problem)}"
         raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
     return module
@@ -199,10 +205,15 @@ def _describe(call: str, module: ModuleType, attribute: str) -> Function:
     return Function(call, function, is_async, "ctx" in signature.parameters, signature)
 
 
-def _unloadable(call: str, problem: BaseException) -> DefiniteFailure:
+def _unloadable(call: str, problem: BaseException) -> "DefiniteFailure":
+    from agent.steps.attempt.containment import describe_exception
+    from agent.steps.types.errors import DefiniteFailure
+
     text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {describe_exception(problem)}"
     return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
 
 
-def _refused(message: str) -> DefiniteFailure:
+def _refused(message: str) -> "DefiniteFailure":
+    from agent.steps.types.errors import DefiniteFailure
+
     return DefiniteFailure(message, code="bad_function", kind="input", may_retry=False)

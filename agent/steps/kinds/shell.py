@@ -79,8 +79,13 @@ class Shell:
         else:
             assert config.script is not None
             argv = ["/bin/sh", "-e", "-c", config.script, "script"]
-        self._command = spawn(argv, env, config.cwd, context.services.threads)
+        self._command = spawn(argv, env, self._directory(), context.services.threads)
         return self._command.process
+
+    def _directory(self) -> str | None:
+        """Return where the command runs: `cwd` below the configuration's directory, or that itself."""
+        base, cwd = self._context.services.limits.directory, self._config.cwd
+        return cwd if base is None else os.path.join(base, cwd or "")  # noqa: PTH118 - a text
 
     async def perform(self) -> Json:
         """Open the gate and wait for the command to end."""
@@ -112,6 +117,10 @@ class Shell:
         output: dict[str, Any] = {"exit_code": exit_code, "stdout": stdout, "stderr": stderr}
         if out.is_cut or err.is_cut:
             output[TRUNCATED] = True
+            context.log(
+                f"the output is cut: stdout and stderr keep {limit:,} bytes each"
+                " (a quarter of [steps] output_bytes); this log has more of it"
+            )
         return output
 
     def _failure(self, exit_code: int, detail: str) -> Exception:

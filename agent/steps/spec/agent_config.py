@@ -16,7 +16,7 @@ def _as_list(value: object) -> object:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class HttpTool(_Keys):
@@ -155,14 +155,6 @@ class ToolConfig(_Keys):
         if self.mcp is not None:
             return {"mcp": self.mcp.server, "tools": self.mcp.tools}
         return {"workflow": self.workflow}
-
-
-def workflows_of(config: dict[str, Any]) -> list[str]:
-    """Return the workflows that the tools of a step name in its definition."""
-    tools = config.get("tools")
-    configs = tools.values() if isinstance(tools, dict) else ()
-    names = (tool.get("workflow") for tool in configs if isinstance(tool, dict))
-    return [name for name in names if isinstance(name, str)]
 
 
 def keeps_conversation(config: dict[str, Any]) -> bool:

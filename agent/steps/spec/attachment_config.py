@@ -11,7 +11,7 @@ MAX_ATTACHMENTS: Final = 10
 class AttachmentConfig(BaseModel):
     """A file below an allowed directory, or a value of the task under a name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     path: str | None = Field(
         default=None,

@@ -102,7 +102,7 @@ Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class PythonConfig(_Config):

@@ -5,7 +5,6 @@ never add a recipient.
 """
 
 import re
-from email.utils import quote
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
@@ -33,7 +32,7 @@ _literal = re.compile(r"\[(?:\d{1,3}(?:\.\d{1,3}){3}|IPv6:[0-9A-Fa-f:.]+)\]")
 class Mailbox(BaseModel):
     """An address with the name of the person; its domain is in ASCII."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = ""
     address: str
@@ -46,6 +45,8 @@ class Mailbox(BaseModel):
     def __str__(self) -> str:
         if not self.name:
             return self.address
+        from email.utils import quote
+
         is_plain = re.fullmatch(r"[\w '!#$%&*+/=?^`{|}~-]+", self.name) is not None
         name = self.name if is_plain else f'"{quote(self.name)}"'
         return f"{name} <{self.address}>"

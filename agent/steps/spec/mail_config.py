@@ -65,7 +65,7 @@ class RepliedMail(BaseModel):
     Anyone may have sent it: what is not an id of a message is left out of the headers.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     message_id: str | None = None
     references: list[Any] = Field(default_factory=list)
@@ -106,7 +106,7 @@ def _replied(value: object, info: ValidationInfo) -> object:
 class MailConfig(BaseModel):
     """`mail`: one message over SMTP."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     account: str | None = Field(
         default=None,

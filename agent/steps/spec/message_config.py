@@ -63,7 +63,7 @@ RecipientText = Annotated[
 class MessageConfig(BaseModel):
     """`message`: a text to a person, with files."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     text: Annotated[Text, Field(min_length=1, max_length=200_000, description="Markdown")]
     to: (

@@ -1,17 +1,18 @@
 """The keys of questions to people, the channels of their answers, and the checks of answers."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agent.core.escape import harmless
 from agent.core.ids import canonical_json
+from agent.core.key_values import parse_value
+from agent.core.plain_json import Json
 from agent.steps.spec.configs import JsonSchema, Seconds, Text
-from agent.steps.spec.output_checks import find_problem
-from agent.steps.types.outcome import Json
 
-CHANNELS: Final = ("terminal", "api", "mcp", "webhook", "telegram", "slack")
+CHANNELS: Final = ("terminal", "api", "page", "mcp", "webhook", "telegram", "slack")
 """Where answers come from. The terminal needs no check: its user can write the database as well."""
 
 CHATS: Final = frozenset({"telegram", "slack"})
@@ -50,7 +51,7 @@ KeyPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_leng
 
 
 class _Question(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     message: Text = Field(min_length=1, max_length=MAX_MESSAGE, description="the question")
     expires: PositiveSeconds | None = Field(
@@ -101,6 +102,8 @@ def answer_problem(
         if canonical_json(value) in {canonical_json(choice) for choice in choices}:
             return None
         return "give one of " + ", ".join(_label(choice) for choice in choices)
+    from agent.steps.spec.output_checks import find_problem
+
     problem = find_problem(value, schema, MAX_ANSWER_BYTES)
     if problem is not None:
         return problem.message.replace("the output", "the answer").replace("output", "value")
@@ -127,6 +130,48 @@ def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] |
         and answer_problem(text, None, schema) is None
     )
     return text if is_text else value
+
+
+def read_edits(config: Json, texts: Mapping[str, str]) -> dict[str, Json]:
+    """Parse typed changes by the types of what was shown; raise `ValueError` that names a wrong one.
+
+    A text stays a text. Anything else must be JSON of the type that the key has; what was null may
+    become anything.
+    """
+    edits: dict[str, Json] = {}
+    for path, text in texts.items():
+        before, new = value_at(config, path), parse_value(text)
+        if isinstance(before, str):
+            new = text
+        elif before is not None and _json_type(before) != _json_type(new):
+            shown = json.dumps(before, ensure_ascii=False)
+            wanted = _json_type(before)
+            raise ValueError(f"{path}: give {wanted}, as what is shown ({shown}), and not {text!r}")
+        edits[path] = new
+    return edits
+
+
+def value_at(config: Json, path: str) -> Json:
+    """Return the value at a path such as `a.b`; None if there is none."""
+    for key in path.split("."):
+        config = config.get(key) if isinstance(config, dict) else None
+    return config
+
+
+def _json_type(value: Json) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case None:
+            return "null"
+        case _:
+            return "a text"
 
 
 def _label(choice: Json) -> str:

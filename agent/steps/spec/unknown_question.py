@@ -1,6 +1,7 @@
 """The question to a person about an effect whose result was never recorded."""
 
 import json
+import re
 import shlex
 from typing import Final
 
@@ -10,10 +11,38 @@ from agent.steps.types.outcome import Json
 _MAX_SUMMARY: Final = 100
 
 
-def unknown_question(step: str, effect: str, started_at: int | None, *, has_changed: bool) -> str:
-    """Return the question about an effect of a step; the whole request is shown beside it."""
+_UNKNOWN_END: Final = re.compile(r"; whether it took effect is unknown$")
+
+
+def what_happened(error: dict[str, Json] | None) -> str | None:
+    """Return what is known of an effect whose result is unknown, as in "was answered with status 500".
+
+    None where its process died: then nothing is known.
+    """
+    if not isinstance(error, dict) or error.get("class") != "unknown":
+        return None
+    text = _UNKNOWN_END.sub("", str(error.get("message") or ""))
+    answered = text.rfind("was answered with ")
+    return text[answered:] if answered >= 0 else text or None
+
+
+def unknown_question(
+    step: str,
+    effect: str,
+    started_at: int | None,
+    *,
+    has_changed: bool,
+    happened: str | None = None,
+) -> str:
+    """Return the question about an effect of a step; the whole request is shown beside it.
+
+    `happened` is what is known of it (`what_happened`).
+    """
     time = f" started at {_minute(started_at)}" if started_at is not None else " started"
-    text = f"`{effect}` of step {step}{time}; its result was never recorded. Did it happen?"
+    result = "its result was never recorded" if happened is None else f"it {happened}"
+    if happened is not None and not happened.startswith("was "):
+        result = happened
+    text = f"`{effect}` of step {step}{time}; {result}. Did it happen?"
     if has_changed:
         text += " The step would now send another request: retry sends that one."
     return text

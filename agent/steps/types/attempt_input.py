@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.core.chat_origin import ChatOrigin
+from agent.core.plain_json import Json
 from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
-from agent.steps.types.outcome import Json
 from agent.steps.types.state_values import StateOperation, StateValue
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
 from agent.store.db.json_values import decode
@@ -100,6 +100,8 @@ class AttemptInput:
     """The earlier questions of this step to people, the oldest first."""
     state: dict[str, StateValue] = field(default_factory=dict)
     """What it reads of `state`, by name, as recorded at the step's first claim."""
+    now: int | None = None
+    """When the step was first claimed: `now` in its templates. None where they do not read it."""
     workflows: dict[str, dict[str, Json]] = field(default_factory=dict)
     """The description and the inputs of each workflow that a tool of an agent names."""
 

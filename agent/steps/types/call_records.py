@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from agent.core.plain_json import Json
 from agent.core.state_machine import ApprovalStatus, CallStatus
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import StepError
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from agent.core.plain_json import Json
 from agent.steps.types.call_records import RecordedCall, Reservation, Spend
 from agent.steps.types.errors import Applied
-from agent.steps.types.outcome import Json
 
 Reconcile = Callable[[RecordedCall], Awaitable[Applied | bool | None]]
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from agent.core import file_descriptors
+from agent.core.plain_json import Json
 from agent.steps.types.call_records import Spend
-from agent.steps.types.outcome import Json, Outcome, Returned, StepError
+from agent.steps.types.outcome import Outcome, Returned, StepError
 
 
 class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read as a statement

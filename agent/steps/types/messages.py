@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from agent.core.plain_json import Json
 from agent.steps.types.attachment import Attachment
-from agent.steps.types.outcome import Json
 
 CHANNELS: Final = ("telegram", "slack", "terminal", "apprise")
 """The channels that a recipient can be named in, as in `telegram:123`."""

@@ -1,16 +1,16 @@
 """The outcomes of an attempt. They are values: the runner decides them, the engine applies them."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from agent.core import plain_json
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
 
 if TYPE_CHECKING:
     from agent.steps.types.state_values import StateChange
 
-Json = Any
-"""A plain JSON value: None, bool, int, float, str, list or dict of these."""
+Json = plain_json.Json
 
 TRUNCATED: Final = "truncated"
 """The key by which a response says that it is larger than the limit and not whole."""

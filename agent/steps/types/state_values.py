@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from agent.core.plain_json import Json
 from agent.core.state_names import StateKey
-from agent.steps.types.outcome import Json
 from agent.store.db.json_values import decode
 
 

@@ -6,7 +6,7 @@ not block the event loop.
 
 from typing import Final
 
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 
 SMALL_BYTES: Final = 65_536
 _NODE_BYTES: Final = 64

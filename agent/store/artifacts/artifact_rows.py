@@ -80,7 +80,7 @@ def put(tx: Connection, content: bytes | PackedContent, now: int) -> str:
 
 def get(tx: Connection, name: str) -> bytes | None:
     """Return content by its hash, within a few seconds; None if it does not exist."""
-    return _get(tx, name, stores_of(tx.database).read)
+    return _get(tx, name, lambda address: stores_of(tx.database).read(address))
 
 
 def _get(tx: Connection, name: str, read: Callable[[str], bytes | None]) -> bytes | None:
@@ -129,7 +129,7 @@ def take(connection: Connection, text: str | None) -> Json:
 
     A value that cannot be read is an error: no step may take a reference for its value.
     """
-    return _take(connection, text, stores_of(connection.database).read)
+    return _take(connection, text, lambda address: stores_of(connection.database).read(address))
 
 
 def _take(connection: Connection, text: str | None, read: Callable[[str], bytes | None]) -> Json:
@@ -197,13 +197,22 @@ def prune(connection: Connection, now: int) -> int:
     return sum(prune_in_steps(connection, now))
 
 
-def prune_in_steps(connection: Connection, now: int) -> Iterator[int]:
-    """Do what `prune` does, and yield how many each short transaction removed."""
+def prune_in_steps(
+    connection: Connection, now: int, *, is_inside_only: bool = False
+) -> Iterator[int]:
+    """Do what `prune` does, and yield how many each short transaction removed.
+
+    `is_inside_only` leaves out values in a store outside the database.
+    """
     before = now - GRACE_US
     idle = [
         str(name)
         for (name,) in connection.query(
-            "SELECT hash FROM artifacts WHERE touched_at < :before ORDER BY hash", before=before
+            "SELECT hash FROM artifacts WHERE touched_at < :before"
+            " AND (:inside_only = 0 OR encoding NOT LIKE :elsewhere) ORDER BY hash",
+            before=before,
+            inside_only=int(is_inside_only),
+            elsewhere=f"%{_ELSEWHERE}",
         )
     ]
     if not idle:

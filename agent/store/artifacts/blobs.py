@@ -98,7 +98,8 @@ _FOREVER: Final = 2**62
 def stores_of(database: Database) -> BlobStores:
     """Return the stores of a database; without configuration, they read and write without options."""
     if database.blob_stores is None:
-        database.blob_stores = BlobStores()
+        make = database.make_blob_stores or BlobStores
+        database.blob_stores = make()
     return database.blob_stores
 
 

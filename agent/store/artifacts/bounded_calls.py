@@ -5,17 +5,18 @@ its own, and its caller waits for a bounded time. After a failure the store coun
 calls fail at once, and from time to time one goes through to find out whether the store is back.
 """
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.core import backoff
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 Result = TypeVar("Result")
 
@@ -49,6 +50,8 @@ class CircuitBreaker:
 
     def call(self, function: Callable[[], Result], seconds: float) -> Result:
         """Return what a function returns within this time, or raise `StoreError`."""
+        from concurrent.futures import TimeoutError as FutureTimeoutError
+
         future = self._begin(function)
         try:
             return future.result(seconds)
@@ -57,6 +60,8 @@ class CircuitBreaker:
 
     async def call_async(self, function: Callable[[], Result], seconds: float) -> Result:
         """Do the same without blocking the event loop."""
+        import asyncio
+
         waiting = asyncio.wrap_future(self._begin(function))
         # Not `wait_for`: it would cancel the future, and a late answer still closes the breaker.
         done, _ = await asyncio.wait([waiting], timeout=seconds)
@@ -66,6 +71,8 @@ class CircuitBreaker:
         return waiting.result()
 
     def _begin(self, function: Callable[[], Result]) -> "Future[Result]":
+        from concurrent.futures import Future
+
         with self._lock:
             if self._reason is not None:
                 now = time.monotonic()

@@ -227,6 +227,8 @@ class Database:
         self.write_lock: WriteLock | None = None
         self.blob_stores: BlobStores | None = None
         """Where large values are kept outside it; read by `artifacts.blobs.stores_of`."""
+        self.make_blob_stores: Callable[[], BlobStores] | None = None
+        """Makes them when they are first read."""
         self._identity: Identity | None = None
         """The SQLite file of the first connection."""
         self._timeout_seconds = timeout_seconds

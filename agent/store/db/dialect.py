@@ -65,6 +65,8 @@ class Sql:
     """The largest of several values that are not null."""
     position: str
     """The position of a text in another, from 1; 0 if it does not occur."""
+    like_any_case: str
+    """LIKE that ignores the case of ASCII letters at least."""
     each: str = "jsonb_each"
     """SQLite's table of an array's members; the binary one is twice as fast but newer."""
 
@@ -111,6 +113,7 @@ SQLITE: Final = Sql(
     least="min",
     greatest="max",
     position="instr",
+    like_any_case="LIKE",
 )
 
 POSTGRESQL: Final = Sql(
@@ -122,6 +125,7 @@ POSTGRESQL: Final = Sql(
     least="LEAST",
     greatest="GREATEST",
     position="strpos",
+    like_any_case="ILIKE",
 )
 
 # Quoted texts, names and casts come first: their colons start no parameter.

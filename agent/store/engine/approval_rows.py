@@ -204,6 +204,30 @@ def placed(
     return approvals[0] if approvals else None
 
 
+def recently_decided(
+    connection: Connection, most: int
+) -> list[tuple[ApprovalRow, str, str, str, int]]:
+    """Return the approvals decided last as `listed` does, the newest decision first."""
+    return _with_place(
+        connection.query(
+            f"{_LISTED} WHERE a.decided_at IS NOT NULL ORDER BY a.decided_at DESC LIMIT :most",
+            most=most,
+        )
+    )
+
+
+def approved_last(connection: Connection, among: int) -> dict[tuple[str, str], str]:
+    """Return the last approval of each (workflow, step), among the latest decisions of all."""
+    rows = connection.query(
+        "SELECT t.workflow_name, s.name, a.id FROM (SELECT id, task_id, step_id, status, decided_at"
+        " FROM approvals WHERE decided_at IS NOT NULL ORDER BY decided_at DESC LIMIT :among) AS a"
+        " JOIN tasks AS t ON t.id = a.task_id JOIN steps AS s ON s.id = a.step_id"
+        " WHERE a.status = 'approved' ORDER BY a.decided_at",
+        among=among,
+    )
+    return {(str(workflow), str(step)): str(approval_id) for workflow, step, approval_id in rows}
+
+
 def _with_place(rows: Rows) -> list[tuple[ApprovalRow, str, str, str, int]]:
     count = len(TYPES)
     return [(ApprovalRow(*row[:count]), *row[count:]) for row in rows]
@@ -257,3 +281,12 @@ def decided_and_waiting(connection: Connection, since: int) -> Rows:
         " AND s.waiting_on LIKE '%' || a.id || '%'",
         since=since,
     )
+
+
+def count_pending(connection: Connection, most: int) -> int:
+    """Return how many approvals are pending, at most this many."""
+    rows = connection.query(
+        "SELECT count(*) FROM (SELECT 1 FROM approvals WHERE status = 'pending' LIMIT :most) AS a",
+        most=most,
+    )
+    return int(rows[0][0])

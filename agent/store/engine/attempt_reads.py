@@ -77,6 +77,24 @@ def first_claimed_at(connection: Connection, task_id: str, step_id: str) -> int 
     return at
 
 
+@cache
+def _first_claims(sql: Sql) -> str:
+    claim = (
+        "(SELECT min(e.at) FROM events AS e WHERE e.task_id = s.task_id AND e.step_id = s.id"
+        " AND e.type = 'step.claimed')"
+    )
+    return (
+        f"SELECT s.id, coalesce(s.first_claimed_at, {claim}) FROM "
+        f"{sql.rows(id='text')} JOIN steps AS s ON s.id = r.id"
+    )
+
+
+def first_claims(connection: Connection, step_ids: Sequence[str]) -> dict[str, int]:
+    """Return when steps were first claimed, in whichever task of their line."""
+    rows = connection.query(_first_claims(connection.sql), rows=_singles(step_ids))
+    return {str(step_id): int(at) for step_id, at in rows if at is not None}
+
+
 def raised_seconds(connection: Connection, task_id: str, step: str) -> float | None:
     """Return the time limit that an operator gave a step; None if there is none."""
     rows = connection.query(

@@ -96,6 +96,21 @@ def addresses_that_acted(tx: Connection, task_id: str) -> list[tuple[int, int]]:
     return list(addresses)
 
 
+def steps_that_acted(tx: Connection, task_id: str) -> list[tuple[str, str, bool]]:
+    """Return (name, kind, whether an item) of steps that acted in a task or in one that it retries."""
+    found: dict[tuple[str, str, bool], None] = {}
+    line = tx.query(f"{_LINE} SELECT id FROM line ORDER BY distance", task_id=task_id)
+    for (each,) in line:
+        acted = set(addresses_that_acted(tx, each))
+        if not acted:
+            continue
+        names = ("name", "kind", "index", "parallel_index")
+        for name, kind, index, parallel_index in steps_of(tx, names, each):
+            if (index, parallel_index) in acted:
+                found[(str(name), str(kind), parallel_index >= 0)] = None
+    return list(found)
+
+
 def _may_have_acted(status: str, error: str | None) -> bool:
     """Whether a call has made an effect, or may have; so may a command with an exit code."""
     if status != CallStatus.FAILED:
@@ -104,18 +119,34 @@ def _may_have_acted(status: str, error: str | None) -> bool:
 
 
 def earlier_children(
-    tx: Connection, task_id: str, index: int, parallel_index: int
+    tx: Connection, task_id: str, step: str, index: int, parallel_index: int
 ) -> list[tuple[Any, ...]]:
-    """Return (id, trigger) of a step's children in the tasks that this one retries, the latest first."""
-    return tx.query(
-        f"{_LINE} SELECT c.id, c.trigger FROM line AS l JOIN steps AS s ON s.task_id = l.id"
-        ' AND s."index" = :index AND s.parallel_index = :parallel_index'
-        " JOIN tasks AS c ON c.parent_step_id = s.id"
-        " WHERE l.distance > 0 ORDER BY l.distance, c.id DESC",
+    """Return (id, trigger) of a step's children in the tasks that this one retries, the latest first.
+
+    In a task of the same version the step has the same index, which finds it by the primary index.
+    """
+    children = (
+        "SELECT c.id, c.trigger, l.distance FROM line AS l JOIN tasks AS t ON t.id = l.id"
+        " JOIN tasks AS own ON own.id = :task_id JOIN steps AS s ON s.task_id = l.id"
+        " AND s.parallel_index = :parallel_index AND {same} JOIN tasks AS c"
+        " ON c.parent_step_id = s.id WHERE l.distance > 0"
+        " AND {version}"
+    )
+    same = children.format(
+        same='s."index" = :index', version="t.workflow_version = own.workflow_version"
+    )
+    other = children.format(
+        same="s.name = :step", version="t.workflow_version <> own.workflow_version"
+    )
+    rows = tx.query(
+        f"{_LINE} SELECT id, trigger FROM ({same} UNION ALL {other}) AS f"
+        " ORDER BY distance, id DESC",
         task_id=task_id,
+        step=step,
         index=index,
         parallel_index=parallel_index,
     )
+    return list(rows)
 
 
 def retried_as(tx: Connection, task_id: str) -> str | None:
@@ -138,6 +169,24 @@ def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | Non
         task_id=task_id,
     )
     return [(str(id_), str(text), before) for id_, text, before in rows]
+
+
+class Predecessor(NamedTuple):
+    """The task that another one retries, or is forked from."""
+
+    id: str
+    version: int
+    is_retried: bool
+
+
+def predecessor(tx: Connection, task_id: str) -> Predecessor | None:
+    """Return the task that a task continues; None if there is none, or it was pruned."""
+    rows = tx.query(
+        "SELECT o.id, o.workflow_version, t.retry_of FROM tasks AS t"
+        " JOIN tasks AS o ON o.id = COALESCE(t.retry_of, t.forked_from) WHERE t.id = :id",
+        id=task_id,
+    )
+    return Predecessor(str(rows[0][0]), int(rows[0][1]), rows[0][2] is not None) if rows else None
 
 
 def kept_steps(tx: Connection, task_id: str) -> dict[str, str]:
@@ -220,15 +269,15 @@ def calls_of(tx: Connection, task_id: str) -> list[PastCall]:
 
 
 def calls_of_items(
-    tx: Connection, task_id: str, index: int, first: int, last: int
+    tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> list[PastCall]:
     """Return the calls of a range of items in the tasks that a task retries, oldest task first."""
     found = tx.query(
         f"{_LINE} {_PAST_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
-        ' AND s."index" = :index AND s.parallel_index BETWEEN :first AND :last'
+        " AND s.name = :step AND s.parallel_index BETWEEN :first AND :last"
         " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
         task_id=task_id,
-        index=index,
+        step=step,
         first=first,
         last=last,
     )
@@ -236,17 +285,35 @@ def calls_of_items(
 
 
 def state_reads_of_items(
-    tx: Connection, task_id: str, index: int, first: int, last: int
+    tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> dict[int, str]:
     """Return what a range of items had read of `state` in the tasks that a task retries, by item."""
     found = tx.query(
         f"{_LINE} SELECT s.parallel_index, s.state_read FROM line AS l"
-        ' JOIN steps AS s ON s.task_id = l.id AND s."index" = :index'
+        " JOIN steps AS s ON s.task_id = l.id AND s.name = :step"
         " AND s.parallel_index BETWEEN :first AND :last"
         " WHERE l.distance > 0 AND s.state_read IS NOT NULL ORDER BY l.distance DESC",
         task_id=task_id,
-        index=index,
+        step=step,
         first=first,
         last=last,
     )
     return {int(item): str(document) for item, document in found}
+
+
+def first_claims_of_items(
+    tx: Connection, task_id: str, step: str, first: int, last: int
+) -> dict[int, int]:
+    """Return when a range of items was first claimed in the tasks that a task retries, by item."""
+    found = tx.query(
+        f"{_LINE} SELECT s.parallel_index, min(e.at) FROM line AS l"
+        " JOIN steps AS s ON s.task_id = l.id AND s.name = :step"
+        " AND s.parallel_index BETWEEN :first AND :last"
+        " JOIN events AS e ON e.task_id = l.id AND e.step_id = s.id AND e.type = 'step.claimed'"
+        " WHERE l.distance > 0 GROUP BY s.parallel_index",
+        task_id=task_id,
+        step=step,
+        first=first,
+        last=last,
+    )
+    return {int(item): int(at) for item, at in found}

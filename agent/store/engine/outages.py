@@ -1,6 +1,7 @@
-"""Events about a store outside the database; they belong to no task."""
+"""Events that belong to no task: outages of a store outside the database, disk space, backups."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from agent.store.db.database import Database
@@ -16,6 +17,18 @@ def record(database: Database, event: str, details: dict[str, Any]) -> None:
         now = database.clock.now()
         data = json.dumps(details, ensure_ascii=False)
         insert_events(connection, [(None, None, event, None, None, now, data)])
+
+
+def latest(database: Database, types: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the data of the latest events of some types, the oldest first."""
+    with database.connect("reader") as connection:
+        rows = connection.query(
+            "SELECT data FROM (SELECT id, type, data FROM events ORDER BY id DESC LIMIT :most)"
+            f" AS latest WHERE type IN {connection.sql.ids()} ORDER BY id",
+            most=_LATEST_EVENTS,
+            ids=json.dumps(list(types)),
+        )
+    return [json.loads(text) for (text,) in rows]
 
 
 def open_outages(database: Database) -> dict[str, str]:

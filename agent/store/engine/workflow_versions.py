@@ -1,7 +1,7 @@
 """Workflows and their versions: a changed definition is a new version, and none is ever rewritten."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.store.db.database import Connection
 
@@ -35,30 +35,36 @@ def register(
     source: str | None,
     path: str | None,
     now: int,
+    code: str | None = None,
 ) -> int:
-    """Return the version of a definition; insert a new one unless it equals the latest."""
+    """Return the version of a definition; insert a new one unless it equals the latest.
+
+    `code` has the hashes of its steps' code. Other code makes a new version, too; None is not compared.
+    """
     while True:
         latest = tx.query(
-            "SELECT version, hash, removed_at, path FROM workflows WHERE name = :name"
+            "SELECT version, hash, removed_at, path, code FROM workflows WHERE name = :name"
             " ORDER BY version DESC LIMIT 1",
             name=name,
         )
         version = 1
         if latest:
-            version, known_hash, removed_at, known_path = latest[0]
-            if known_hash == graph_hash and known_path == path:
-                if removed_at is not None:
+            version, known_hash, removed_at, known_path, known_code = latest[0]
+            is_same_code = code is None or known_code is None or code == known_code
+            if known_hash == graph_hash and known_path == path and is_same_code:
+                if removed_at is not None or (code is not None and known_code is None):
                     tx.execute(
-                        "UPDATE workflows SET removed_at = NULL"
+                        "UPDATE workflows SET removed_at = NULL, code = coalesce(code, :code)"
                         " WHERE name = :name AND version = :version",
                         name=name,
                         version=version,
+                        code=code,
                     )
                 return int(version)
             version += 1
         inserted = tx.execute(
-            "INSERT INTO workflows (name, version, hash, source, graph, path, created_at)"
-            " VALUES (:name, :version, :hash, :source, :graph, :path, :now)"
+            "INSERT INTO workflows (name, version, hash, source, graph, path, created_at, code)"
+            " VALUES (:name, :version, :hash, :source, :graph, :path, :now, :code)"
             " ON CONFLICT (name, version) DO NOTHING",
             name=name,
             version=version,
@@ -67,10 +73,31 @@ def register(
             graph=graph,
             path=path,
             now=now,
+            code=code,
         )
         # Another process may have taken the number in the meantime: read again.
         if inserted == 1:
             return int(version)
+
+
+def code_of(tx: Connection, name: str, version: int) -> str | None:
+    """Return the hashes of a version's code; None where they were not known."""
+    rows = tx.query(
+        "SELECT code FROM workflows WHERE name = :name AND version = :version",
+        name=name,
+        version=version,
+    )
+    return rows[0][0] if rows else None
+
+
+def latest_number(tx: Connection, name: str) -> int | None:
+    """Return the newest version of a workflow that has not been removed."""
+    rows = tx.query(
+        "SELECT version, removed_at FROM workflows WHERE name = :name"
+        " ORDER BY version DESC LIMIT 1",
+        name=name,
+    )
+    return int(rows[0][0]) if rows and rows[0][1] is None else None
 
 
 def assume(tx: Connection, name: str, version: int) -> None:
@@ -84,15 +111,15 @@ def assume(tx: Connection, name: str, version: int) -> None:
     )
 
 
-def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str | None]:
-    """Return (graph, path of its file) of one version."""
+def graph_text(tx: Connection, name: str, version: int) -> tuple[str, str, str | None]:
+    """Return (graph, its hash, path of its file) of one version."""
     rows = tx.query(
-        "SELECT graph, path FROM workflows WHERE name = :name AND version = :version",
+        "SELECT graph, hash, path FROM workflows WHERE name = :name AND version = :version",
         name=name,
         version=version,
     )
-    graph, path = rows[0]
-    return str(graph), path
+    graph, graph_hash, path = rows[0]
+    return str(graph), str(graph_hash), path
 
 
 def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None] | None:
@@ -106,6 +133,25 @@ def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None]
         return None
     version, graph, source, path, _ = rows[0]
     return int(version), str(graph), source, path
+
+
+class RecordedVersion(NamedTuple):
+    """The newest version of a workflow, with what it was compiled from."""
+
+    graph: str
+    hash: str
+    source: str | None
+    path: str | None
+
+
+def newest_at(connection: Connection, name: str) -> RecordedVersion | None:
+    """Return the newest version of a workflow, unless it has been removed."""
+    rows = connection.query(
+        "SELECT graph, hash, source, path, removed_at FROM workflows"
+        " WHERE name = :name ORDER BY version DESC LIMIT 1",
+        name=name,
+    )
+    return None if not rows or rows[0][4] is not None else RecordedVersion(*rows[0][:4])
 
 
 def name_at(connection: Connection, path: str) -> str | None:

@@ -54,9 +54,10 @@ STEP_TYPES: Final[Mapping[str, ColumnType]] = {
     "started_at": "int",
     "ended_at": "int",
     "state_read": "text",
+    "first_claimed_at": "int",
 }
 
-_SELDOM: Final = frozenset({"state_read"})
+_SELDOM: Final = frozenset({"state_read", "first_claimed_at"})
 """Columns that are only written where there is a value."""
 
 _STEP_DEFAULTS: Final[Mapping[str, str]] = {

@@ -1,6 +1,9 @@
 """Reads about a database's health, for `agent doctor`."""
 
+from typing import Any
+
 from agent.store.db.database import Connection
+from agent.store.read.activity import expression
 
 
 def try_writing(tx: Connection) -> None:
@@ -18,6 +21,16 @@ def task_counts(connection: Connection) -> dict[str, int]:
     """Return how many tasks there are in each status."""
     rows = connection.query("SELECT status, count(*) FROM tasks GROUP BY status ORDER BY status")
     return {str(status): int(count) for status, count in rows}
+
+
+def open_task_counts(connection: Connection) -> dict[str, int]:
+    """Return how many tasks that have not ended there are of each activity."""
+    activity = expression(connection.sql, "t")
+    rows = connection.query(
+        f"SELECT {activity} AS activity, count(*) FROM tasks AS t"
+        " WHERE t.status IN ('pending', 'running', 'paused') GROUP BY activity ORDER BY activity"
+    )
+    return {str(activity): int(count) for activity, count in rows}
 
 
 def open_step_counts(connection: Connection) -> dict[str, int]:
@@ -100,3 +113,35 @@ def oldest_transaction_seconds(connection: Connection) -> float:
         " AND backend_type = 'client backend'"
     )
     return float(age)
+
+
+def worker_rows(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """Return workers with how many steps each runs: living ones first, then those that ended last."""
+    names = ("id", "host", "process_id", "started_at", "ended_at", "is_dead", "running")
+    rows = connection.query(
+        "SELECT w.id, w.host, w.process_id, w.started_at, w.ended_at, w.dead,"
+        " (SELECT count(*) FROM steps AS s WHERE s.owner = w.id) FROM workers AS w"
+        " ORDER BY w.dead, w.started_at DESC LIMIT :limit",
+        limit=limit,
+    )
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def database_bytes(connection: Connection) -> int:
+    """Return the size of the database: the pages of the file, or what PostgreSQL reports."""
+    if connection.sql.name == "sqlite":
+        ((pages,),) = connection.query("PRAGMA page_count")
+        ((size,),) = connection.query("PRAGMA page_size")
+        return int(pages) * int(size)
+    ((size,),) = connection.query("SELECT pg_database_size(current_database())")
+    return int(size)
+
+
+def events_behind(connection: Connection, event_id: int, most: int) -> int:
+    """Return how many events follow one, counted up to a bound."""
+    rows = connection.query(
+        "SELECT count(*) FROM (SELECT 1 FROM events WHERE id > :id LIMIT :most) AS later",
+        id=event_id,
+        most=most,
+    )
+    return int(rows[0][0])

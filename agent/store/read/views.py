@@ -4,7 +4,6 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from agent.core import waits
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine.writes import STEP_TYPES, TASK_TYPES
@@ -14,114 +13,47 @@ Found = dict[str, Any]
 
 _TASK_NAMES: Final = tuple(TASK_TYPES)
 _STEP_NAMES: Final = tuple(name for name in STEP_TYPES if name != "items")
-_LISTED: Final = (
-    "id",
-    "workflow_name",
-    "workflow_version",
-    "status",
-    "priority",
-    "created_at",
-    "started_at",
-    "ended_at",
-    "error",
-    "pause_reason",
-    "pause_kind",
-    "pause_command",
-)
 
 
-def _named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
+def named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
+    """Return rows by the names of their columns."""
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _selected(names: tuple[str, ...], table: str) -> str:
+def selected(names: tuple[str, ...], table: str) -> str:
+    """Return the columns of a table, for a SELECT."""
     return ", ".join(f'{table}."{name}"' for name in names)
 
 
 def task(connection: Connection, task_id: str) -> Found | None:
     """Return a task's row, with its activity."""
     rows = connection.query(
-        f"SELECT {_selected(_TASK_NAMES, 't')}, {activity.expression(connection.sql, 't')}"
+        f"SELECT {selected(_TASK_NAMES, 't')}, {activity.expression(connection.sql, 't')}"
         " FROM tasks AS t WHERE id = :id",
         id=task_id,
     )
-    return _named((*_TASK_NAMES, "activity"), rows)[0] if rows else None
+    return named((*_TASK_NAMES, "activity"), rows)[0] if rows else None
 
 
 def steps(connection: Connection, task_id: str) -> list[Found]:
     """Return a task's steps in order, the items of a group after it."""
     rows = connection.query(
-        f"SELECT {_selected(_STEP_NAMES, 'steps')} FROM steps WHERE task_id = :id"
+        f"SELECT {selected(_STEP_NAMES, 'steps')} FROM steps WHERE task_id = :id"
         ' ORDER BY "index", parallel_index',
         id=task_id,
     )
-    return _named(_STEP_NAMES, rows)
-
-
-def tasks(
-    connection: Connection,
-    status: str | None,
-    workflow: str | None,
-    limit: int,
-    before: str | None = None,
-    like: str | None = None,
-    active: str | None = None,
-) -> list[Found]:
-    """Return the newest tasks, each with what its steps wait for that only people or programs do.
-
-    `waits` is their number; `first_wait` and `last_wait` are the stored waits by their order as text.
-    """
-    conditions = ["true"]
-    params: dict[str, Any] = {"limit": limit}
-    if before is not None:
-        conditions.append("id < :before")
-        params["before"] = before
-    if status is not None:
-        conditions.append("status = :status")
-        params["status"] = status
-    if active is not None:
-        conditions.append(activity.condition(connection.sql, "tasks", active))
-    if workflow is not None:
-        conditions.append("workflow_name = :workflow")
-        params["workflow"] = workflow
-    if like is not None:
-        conditions.append("(id LIKE :begins OR id LIKE :ends)")
-        params |= {"begins": f"{like}%", "ends": f"%{like}"}
-    waiting = (
-        "FROM steps AS s WHERE t.status IN ('running', 'paused')"
-        " AND s.task_id = t.id AND s.status = 'waiting' AND ("
-        + " OR ".join(
-            f"s.waiting_on LIKE '{{\"{waits.KEYS[kind]}\"%'" for kind in waits.NEEDS_OUTSIDER
-        )
-        + ")"
-    )
-    waited = ", ".join(
-        f"(SELECT {what} {waiting})"
-        for what in ("count(*)", "min(s.waiting_on)", "max(s.waiting_on)")
-    )
-    # Only the latest events are searched: this is about the current state.
-    delay = (
-        f"(SELECT e.data {_delayed('t.id')} AND t.status = 'running'"
-        " AND e.seq > t.event_seq - 500 ORDER BY e.seq DESC LIMIT 1)"
-    )
-    doing = activity.expression(connection.sql, "t")
-    rows = connection.query(
-        f"SELECT {_selected(_LISTED, 't')}, {waited}, {delay}, {doing} FROM (SELECT * FROM tasks"
-        f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT :limit) AS t ORDER BY t.id DESC",
-        **params,
-    )
-    return _named((*_LISTED, "waits", "first_wait", "last_wait", "delay", "activity"), rows)
+    return named(_STEP_NAMES, rows)
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:
     """Return the stores that running steps of a task wait for, by step id."""
     rows = connection.query(
-        f"SELECT e.step_id, e.data {_delayed(':id')} ORDER BY e.seq", id=task_id
+        f"SELECT e.step_id, e.data {delayed_events(':id')} ORDER BY e.seq", id=task_id
     )
     return {str(step_id): str(data) for step_id, data in rows}
 
 
-def _delayed(task_id: str) -> str:
+def delayed_events(task_id: str) -> str:
     """Return the events of steps that wait for a store now."""
     return (
         "FROM events AS e JOIN steps AS s ON s.id = e.step_id"
@@ -155,7 +87,7 @@ def open_family(connection: Connection, task_id: str) -> list[Found]:
     names = ("task_id", "task_status", "pause_reason", "pause_command")
     step_names = ("name", "parallel_index", "status", "waiting_on")
     rows = connection.query(_OPEN_FAMILY, id=task_id)
-    return _named((*names, *step_names), rows)
+    return named((*names, *step_names), rows)
 
 
 def tasks_like(connection: Connection, text: str) -> list[str]:
@@ -172,7 +104,7 @@ def tasks_like(connection: Connection, text: str) -> list[str]:
 
 
 @cache
-def _events(sql: Sql, *, has_task: bool) -> str:
+def _events(sql: Sql, *, has_task: bool, is_newest: bool) -> str:
     condition = "e.task_id = :task_id AND " if has_task else ""
     # On SQLite the order of ids is the order of commits.
     after, order = "e.id > :id", "e.id"
@@ -180,6 +112,11 @@ def _events(sql: Sql, *, has_task: bool) -> str:
         # Below the snapshot's xmin no transaction can still commit: no event is missed.
         is_visible_to_all = "e.xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         after, order = f"(e.xid, e.id) > (:xid, :id) AND {is_visible_to_all}", "e.xid, e.id"
+    if is_newest:
+        # The events of a task are numbered in their order: its own index ends with the newest.
+        order = (
+            "e.seq DESC" if has_task else ", ".join(f"{each} DESC" for each in order.split(", "))
+        )
     return (
         "SELECT e.xid, e.id, e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at,"
         " e.data FROM events AS e LEFT JOIN steps AS s ON s.id = e.step_id"
@@ -188,16 +125,24 @@ def _events(sql: Sql, *, has_task: bool) -> str:
 
 
 def events(
-    connection: Connection, xid: int, event_id: int, task_id: str | None, limit: int
+    connection: Connection,
+    xid: int,
+    event_id: int,
+    task_id: str | None,
+    limit: int,
+    *,
+    is_newest: bool = False,
 ) -> list[Found]:
-    """Return events after a cursor, of one task or of all."""
-    statement = _events(connection.sql, has_task=task_id is not None)
+    """Return events after a cursor, of one task or of all: the first of them, or the newest."""
+    statement = _events(connection.sql, has_task=task_id is not None, is_newest=is_newest)
     params: dict[str, Any] = {"task_id": task_id} if task_id is not None else {}
     if connection.sql.name == "postgresql":
         params["xid"] = xid
     rows = connection.query(statement, id=event_id, limit=limit, **params)
+    if is_newest:
+        rows.reverse()
     names = ("xid", "id", "task_id", "seq", "type", "step_name", "parallel_index", "attempt")
-    return [_with_item(row) for row in _named((*names, "at", "data"), rows)]
+    return [_with_item(row) for row in named((*names, "at", "data"), rows)]
 
 
 def latest_event(connection: Connection) -> tuple[int, int]:
@@ -260,14 +205,14 @@ def calls(
         conditions.append(f"s.kind IN {connection.sql.ids()}")
         params["ids"] = json.dumps(kinds)
     rows = connection.query(
-        f"SELECT s.name, s.parallel_index, o.status, {_selected(_CALL_NAMES, 'c')}"
+        f"SELECT s.name, s.parallel_index, o.status, {selected(_CALL_NAMES, 'c')}"
         " FROM tool_calls AS c JOIN steps AS s ON s.id = c.step_id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         f" WHERE {' AND '.join(conditions)} ORDER BY c.number, c.attempt, c.id",
         **params,
     )
     names = ("step_name", "parallel_index", "status", *_CALL_NAMES)
-    return [_with_item(row) for row in _named(names, rows)]
+    return [_with_item(row) for row in named(names, rows)]
 
 
 def usage(connection: Connection, task_id: str) -> list[tuple[Any, ...]]:
@@ -290,13 +235,20 @@ def step_named(connection: Connection, task_id: str, step: str) -> Found | None:
     name, _, number = step.rstrip("]").partition("[")
     names = ("id", "kind", "status", "attempt")
     rows = connection.query(
-        f"SELECT {_selected(names, 'steps')} FROM steps"
+        f"SELECT {selected(names, 'steps')} FROM steps"
         " WHERE task_id = :id AND name = :name AND parallel_index = :number",
         id=task_id,
         name=name,
         number=int(number) if number.isdigit() and len(number) < 10 else -1,
     )
-    return _named(names, rows)[0] if rows else None
+    return named(names, rows)[0] if rows else None
+
+
+# An item's name as people write it: the step's name and its number.
+_ITEM_NAME: Final = (
+    "CASE WHEN s.parallel_index < 0 THEN s.name"
+    " ELSE s.name || '[' || CAST(s.parallel_index AS text) || ']' END"
+)
 
 
 def logs(
@@ -306,10 +258,19 @@ def logs(
     attempt: int | None,
     after: int,
     limit: int,
-) -> list[Found]:
-    """Return pieces of logs after a given one."""
-    conditions = ["l.task_id = :task_id", "l.id > :after"]
+    before: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """Return pieces of logs after a given one; with `before`, the newest that precede one.
+
+    Configurations are not among them. Each is (id, step, attempt, at, stream, text): a log may have hundreds of thousands of them.
+    """
+    conditions = ["l.task_id = :task_id", "l.id > :after", "l.stream <> 'config'"]
     params: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
+    order = "l.id"
+    if before is not None:
+        conditions.append("l.id < :before")
+        params["before"] = before
+        order = "l.id DESC"
     if step is not None:
         name, _, number = step.rstrip("]").partition("[")
         conditions.append("s.name = :name")
@@ -321,13 +282,14 @@ def logs(
         conditions.append("l.attempt = :attempt")
         params["attempt"] = attempt
     rows = connection.query(
-        "SELECT l.id, s.name, s.parallel_index, l.attempt, l.at, l.stream, l.text"
+        f"SELECT l.id, {_ITEM_NAME}, l.attempt, l.at, l.stream, l.text"
         " FROM step_logs AS l JOIN steps AS s ON s.id = l.step_id"
-        f" WHERE {' AND '.join(conditions)} ORDER BY l.id LIMIT :limit",
+        f" WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit",
         **params,
     )
-    names = ("id", "step_name", "parallel_index", "attempt", "at", "stream", "text")
-    return [_with_item(row) for row in _named(names, rows)]
+    if before is not None:
+        rows.reverse()
+    return rows
 
 
 def _with_item(row: Found) -> Found:

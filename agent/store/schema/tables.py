@@ -42,6 +42,8 @@ class Workflow(SQLModel, table=True):
     path: str | None = Field(default=None, sa_type=Text)
     created_at: int = Field(sa_type=BigInteger)
     removed_at: int | None = Field(default=None, sa_type=BigInteger)
+    # The hash of each step's code, by step; null where no file was known.
+    code: str | None = Field(default=None, sa_type=Text)
 
 
 class Task(SQLModel, table=True):
@@ -79,6 +81,8 @@ class Task(SQLModel, table=True):
             postgresql_where=text("retry_of IS NOT NULL"),
         ),
         Index("tasks_by_workflow", "workflow_name", "workflow_version"),
+        # Pages of one workflow's tasks, the newest first.
+        Index("tasks_of_workflow_by_id", "workflow_name", "id"),
         Index(
             "tasks_by_trigger",
             "trigger_id",
@@ -223,6 +227,8 @@ class Step(SQLModel, table=True):
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
     # What it reads of `state`, with versions, as recorded at its first claim.
     state_read: str | None = Field(default=None, sa_type=Text)
+    # Of a step that inherited calls: when it was first claimed, in whichever task of its line.
+    first_claimed_at: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class ToolCall(SQLModel, table=True):

@@ -14,6 +14,7 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `conversations`: what agents and people said, appended once for each step that succeeded.
 - `triggers`: schedules and watchers, their firings and tasks.
 - `state`: values that outlive tasks, and the steps that wrote them.
+- `versions`: what a retry or a fork keeps and inherits, also under another version of its workflow.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
   once.
 
@@ -26,7 +27,8 @@ The eighteen promises, and where each is checked (`_check_database` is in this m
 4.  A step starts only after the ends of its dependencies are recorded: `event_replay`;
     `row_invariants.check_dependencies`.
 5.  A succeeded step has exactly one outcome and never executes again: `event_replay`; `external_witness`
-    for effects; `conversations` for what it said; a task has at most one retry: `_check_database`.
+    for effects; `conversations` for what it said; a task has at most one retry: `_check_database`; a kept step
+    fits the version of its task: `versions`.
 6.  Events have no gaps, commit with their change and lead to the rows: `event_replay`, on one snapshot.
 7.  A write under an old claim changes nothing: `event_replay`, which finds moves from a state that the step
     had left and tokens without a claim; `_check_database` for commits of workers that were declared
@@ -35,9 +37,9 @@ The eighteen promises, and where each is checked (`_check_database` is in this m
 9.  Limits hold at every moment: `row_invariants` and `event_replay` for windows; `budgets` for budgets.
 10. The intent is recorded before the effect; a call is unknown until a person or a check resolves it;
     a recorded result, also a final failure, is never sent again: `ledger`; `external_witness` for
-    what really happened; `agent_calls` for memories and tasks that agents write and start.
+    what really happened; `versions` for calls that a retry inherits; `agent_calls` for memories and tasks that agents write and start.
 11. An approval is decided at most once, by an allowed person, for what was shown, and is not carried
-    over to another input: `approvals`.
+    over to another input: `approvals`; nor to another question of a newer version: `versions`.
 12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
     schedule and per watched item: `triggers`.
 13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/test_logging.py for
@@ -77,6 +79,7 @@ from agent.tasks.checker.external_witness import ExternalWitness
 from agent.tasks.checker.secrets import check_secrets
 from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.triggers import check_triggers
+from agent.tasks.checker.versions import check_versions
 from agent.tasks.checker.violation import Finding, Violation
 from agent.tasks.state.isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
@@ -126,15 +129,21 @@ def violations(
     those that are known to be sound. `further` are checks of layers above.
     """
     graphs: dict[tuple[str, int], Graph | None] = {}
+
+    def graph_of(name: str, version: int) -> Graph | None:
+        if (name, version) not in graphs:
+            graphs[name, version] = _graph(audit_reads.graph_text(connection, name, version))
+        return graphs[name, version]
+
     patterns = patterns or Patterns()
     for count, task in enumerate(audit_reads.collect(connection, since), 1):
-        key = (task.task.workflow_name, task.task.workflow_version)
-        if key not in graphs:
-            graphs[key] = _graph(audit_reads.graph_text(connection, *key))
+        graph = graph_of(task.task.workflow_name, task.task.workflow_version)
         instant = task.read_at if now is None else now
-        for finding in _check_task(task, graphs[key], patterns, instant, outside):
+        for finding in _check_task(task, graph, patterns, instant, outside):
             yield Violation(finding.sentence, task.task.id, finding.step)
-        for finding in approvals.check_continuation(connection, task, graphs[key]):
+        for finding in approvals.check_continuation(connection, task, graph):
+            yield Violation(finding.sentence, task.task.id, finding.step)
+        for finding in check_versions(connection, task, graph, graph_of):
             yield Violation(finding.sentence, task.task.id, finding.step)
         if progress is not None:
             progress(count, task.task.id)

@@ -11,7 +11,7 @@ from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.core.waits import Child, EndedWait
-from agent.steps.spec.agent_config import workflows_of
+from agent.steps.spec.child_workflows import workflows_of
 from agent.steps.types.attempt_input import AttemptInput, TaskView, Upstream
 from agent.steps.types.call_records import RecordedApproval, RecordedCall
 from agent.steps.types.outcome import Json
@@ -56,6 +56,7 @@ def load(
     calls = _calls(connection, with_history, fetched)
     asked = _approvals(connection, with_history)
     state = _state_reads(connection, claimed)
+    first_claims = _first_claims(connection, claimed)
     inputs = []
     for locked, step in claimed:
         definition = locked.definition(step)
@@ -87,6 +88,7 @@ def load(
                 calls=calls.get(step.id, []),
                 approvals=asked.get(step.id, []),
                 state=state.get(step.id, {}),
+                now=first_claims.get(step.id),
                 workflows=_workflows(connection, definition, graphs),
             )
         )
@@ -119,6 +121,19 @@ def _state_reads(connection: Connection, claimed: Claimed) -> dict[str, dict[str
         }
         for step_id, document in state_rows.recorded_reads(connection, reading)
     }
+
+
+def _first_claims(connection: Connection, claimed: Claimed) -> dict[str, int]:
+    """Return when steps whose templates read the time were first claimed.
+
+    That is recorded with every claim; a step that inherited calls has the claim of the task before it.
+    """
+    reading = [step for locked, step in claimed if locked.graph.steps[step.index].reads_now]
+    known = {step.id: step.started_at for step in reading if step.started_at is not None}
+    earlier = [step.id for step in reading if step.has_history]
+    if earlier:
+        known |= read.first_claims(connection, earlier)
+    return known
 
 
 def _ended_wait(

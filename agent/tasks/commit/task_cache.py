@@ -28,8 +28,8 @@ class TaskCache:
 
     def __init__(self) -> None:
         self._tasks: dict[str, LockedTask] = {}
-        self.versions: dict[tuple[str, str, str | None], int] = {}
-        """The latest versions of workflows, by name, hash and path."""
+        self.versions: dict[tuple[str, str, str | None, str | None], int] = {}
+        """The latest versions of workflows, by name, hash, path and code."""
         self._next_due = 0
         """Before this time nothing is due; 0 when that is not known."""
         self._due_query: DeferredRows | None = None

@@ -111,10 +111,11 @@ def _create_children(scope: TxScope, locked: LockedTask) -> list[LockedTask]:
 def _version(scope: TxScope, submission: Submission) -> int:
     """Return the version of a submission's workflow, cached where the database checks it."""
     versions = scope.cache.versions
-    workflow = (submission.graph.name, submission.graph.hash, submission.path)
+    graph = submission.graph
+    workflow = (graph.name, graph.hash, submission.path, graph.code_text)
     version = versions.get(workflow) if scope.can_assume else None
     if version is not None:
-        workflow_versions.assume(scope.connection, submission.graph.name, version)
+        workflow_versions.assume(scope.connection, graph.name, version)
         return version
     version = versions[workflow] = creation.register(scope.connection, submission, scope.now)
     return version

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Deleting a conversation, for every surface."""
 
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 from agent.store.db.database import Database
 from agent.store.engine import conversation_rows
 from agent.tasks.errors import NotFoundError

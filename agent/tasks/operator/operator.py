@@ -7,44 +7,51 @@ level by level. Each commit notifies running daemons, which stop or pause the at
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from agent.core.clock import Clock
-from agent.core.ids import new_id
-from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus
-from agent.core.waits import Signal, UnknownCall
-from agent.steps.types.outcome import Json
-from agent.store.db import json_values
+from agent.core.lazy_module import lazy
+from agent.core.plain_json import Json
+from agent.core.state_machine import TASK_ENDED, StepStatus
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.engine import approval_rows as store
-from agent.store.engine import budget_rows, lineage, reads, signals, task_rows
+from agent.store.engine import task_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
 from agent.tasks.operator.agent_call import AgentCall, event_data
-from agent.tasks.operator.step_names import find_step, never_received, no_such_step
-from agent.tasks.rules import (
-    advance,
-    approvals,
-    budgets,
-    child_tasks,
-    creation,
-    firing,
-    retry_fork,
-    row_writer,
-    settlement,
-)
-from agent.tasks.rules.approvals import Decision
-from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.operator.task_locks import TaskLocks
+from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import pauses, transitions
-from agent.tasks.state.graph_cache import GraphCache, UnreadableError
+from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.pauses import NO_PAUSE, Pause, PauseKind
-from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow
-from agent.workflows.graph import Graph
+from agent.tasks.state.rows import StepRow
 
-LOCK_TIMEOUT_MS: Final = 15_000
+if TYPE_CHECKING:
+    from agent.store.engine import lineage
+    from agent.tasks.operator import newer_versions
+    from agent.tasks.rules import (
+        budgets,
+        child_tasks,
+        creation,
+        firing,
+        retry_fork,
+        settlement,
+        trigger_update,
+    )
+    from agent.tasks.rules.creation import Submission
+    from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+else:
+    # A command from a terminal uses few of them.
+    budgets = lazy("agent.tasks.rules.budgets")
+    child_tasks = lazy("agent.tasks.rules.child_tasks")
+    creation = lazy("agent.tasks.rules.creation")
+    firing = lazy("agent.tasks.rules.firing")
+    lineage = lazy("agent.store.engine.lineage")
+    newer_versions = lazy("agent.tasks.operator.newer_versions")
+    retry_fork = lazy("agent.tasks.rules.retry_fork")
+    settlement = lazy("agent.tasks.rules.settlement")
+    trigger_update = lazy("agent.tasks.rules.trigger_update")
 
 Verdict = Literal["done", "retry", "fail"]
 
@@ -62,11 +69,11 @@ class Operator:
     """Commands on the tasks of one database."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
         self._clock = clock
         self._graphs = GraphCache()
+        self._locks = TaskLocks(database, clock, self._graphs)
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: "Submission") -> str:
         """Create a task and return its id, or that of the task with the same dedupe key."""
         try:
             return self._create(submission)
@@ -76,8 +83,8 @@ class Operator:
             # Another process has used the key since we checked: its task exists now.
             return self._create(submission)
 
-    def _create(self, submission: Submission) -> str:
-        with self._transaction() as tx:
+    def _create(self, submission: "Submission") -> str:
+        with self._locks.transaction() as tx:
             if submission.dedupe_key is not None:
                 existing = task_rows.task_by_dedupe_key(tx, submission.dedupe_key)
                 if existing is not None:
@@ -88,9 +95,9 @@ class Operator:
             row_writer.write(tx, [locked], locked.now)
         return submission.task_id
 
-    def fire(self, update: TriggerUpdate) -> FireResult:
+    def fire(self, update: "TriggerUpdate") -> "FireResult":
         """Apply a plan for a trigger; cancel the tasks that it supersedes."""
-        with self._transaction() as tx:
+        with self._locks.transaction() as tx:
             now = self._clock.now()
             fired = firing.fire(tx, self._graphs, [update], now, is_waiting=True)
             row_writer.write(tx, fired.tasks, now)
@@ -132,10 +139,13 @@ class Operator:
 
         return self._command("cancel", task_id, cancel, "canceled", by)
 
-    def retry(self, task_id: str) -> CommandResult:
-        """Start a new task from a failed one: what succeeded is kept, the rest runs again."""
-        with self._transaction() as tx:
-            old = self._lock(tx, task_id)
+    def retry(self, task_id: str, *, is_latest: bool = False) -> CommandResult:
+        """Start a new task from a failed one: what succeeded is kept, the rest runs again.
+
+        With `is_latest` it goes on under the newest version of the workflow.
+        """
+        with self._locks.transaction() as tx:
+            old = self._locks.lock(tx, task_id)
             again = lineage.retried_as(tx, task_id)
             if again is not None:
                 return CommandResult(False, f"already retried as {again}", again)
@@ -149,9 +159,13 @@ class Operator:
                     "an effect of its last attempt may still be under way;"
                     f" try again in {(alive_until - old.now) // 1_000_000 + 1} s"
                 )
-            new = retry_fork.retry(tx, old)
+            versions = newer_versions.NewerVersions(tx, self._graphs, old)
+            latest = versions.chosen() if is_latest else None
+            with versions.explained():
+                new, asked_again = retry_fork.retry(tx, old, latest=latest)
             row_writer.write(tx, [old, new], old.now)
-        return CommandResult(True, f"retried as {new.task.id}", new.task.id)
+        message = f"retried as {new.task.id}{versions.remark(new, asked_again)}"
+        return CommandResult(True, message, new.task.id)
 
     def fork(
         self,
@@ -159,26 +173,37 @@ class Operator:
         from_step: str,
         edited: dict[str, Json] | None = None,
         dedupe_key: str | None = None,
+        *,
+        is_latest: bool = False,
     ) -> CommandResult:
         """Start a new task that runs a step and what is downstream again, with edited input."""
-        with self._transaction() as tx:
-            old = self._lock(tx, task_id)
+        with self._locks.transaction() as tx:
+            old = self._locks.lock(tx, task_id)
             if dedupe_key is not None:
                 existing = task_rows.task_by_dedupe_key(tx, dedupe_key)
                 if existing is not None:
                     return CommandResult(False, f"already forked as {existing}", existing)
             state_table.check("fork", old.task.status)
-            if from_step not in old.graph.index_of:
-                raise no_such_step(old.graph, from_step)
-            new, repeated, asked_again = retry_fork.fork(tx, old, from_step, edited or {})
+            versions = newer_versions.NewerVersions(tx, self._graphs, old)
+            latest = versions.chosen() if is_latest else None
+            graph = old.graph if latest is None else latest.graph
+            if from_step not in graph.index_of:
+                from agent.tasks.operator.step_names import no_such_step
+
+                raise no_such_step(graph, from_step)
+            with versions.explained():
+                new, repeated, asked_again = retry_fork.fork(
+                    tx, old, from_step, edited or {}, latest
+                )
             if dedupe_key is not None:
                 new.task.also(dedupe_key=dedupe_key)
             row_writer.write(tx, [old, new], old.now)
-        message = f"forked as {new.task.id}"
+        message = f"forked as {new.task.id}{versions.remark(new)}"
         if repeated:
             message += f"; it will repeat the effects of: {', '.join(repeated)}"
         if asked_again:
-            message += f"; answered under another input, asked again: {', '.join(asked_again)}"
+            other = "input" if latest is None else "input or question"
+            message += f"; answered under another {other}, asked again: {', '.join(asked_again)}"
         return CommandResult(True, message, new.task.id)
 
     def resolve(
@@ -190,6 +215,12 @@ class Operator:
         by: str = "the operator",
     ) -> CommandResult:
         """Say what became of an effect whose outcome is unknown: it decides the open question."""
+        from agent.core.state_machine import ApprovalStatus
+        from agent.core.waits import UnknownCall
+        from agent.store.engine import approval_rows as store
+        from agent.tasks.operator.step_names import find_step
+        from agent.tasks.rules import approvals
+
         with self.changing(task_id) as (tx, locked):
             state_table.check("resolve", locked.task.status)
             step = find_step(tx, locked, step_name)
@@ -199,13 +230,19 @@ class Operator:
             if step.status != StepStatus.WAITING or row is None:
                 raise RefusedError(_nothing_to_resolve(step_name, step))
             value = {"verdict": verdict, "output": output}
-            decision = Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
+            decision = approvals.Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
             approvals.decide(tx, locked, step, row, decision)
         words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
         return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> CommandResult:
         """Send a named signal with a value, to the step that waits for it or to the first that will."""
+        from agent.core.ids import new_id
+        from agent.core.waits import Signal
+        from agent.store.db import json_values
+        from agent.store.engine import signals
+        from agent.tasks.operator.step_names import never_received
+
         with self.changing(task_id) as (tx, locked):
             state_table.check("signal", locked.task.status)
             text = json_values.encode(payload, "payload")
@@ -226,6 +263,8 @@ class Operator:
 
         Each in a transaction of its own: what counts is the budget's row.
         """
+        from agent.store.engine import budget_rows
+
         task_ids: list[str] = []
         with suppress(NotFoundError, RefusedError), self.changing(family.task_id) as (tx, _):
             task_ids = [family.task_id, *lineage.below(tx, family.task_id)]
@@ -245,8 +284,8 @@ class Operator:
         by: AgentCall | None,
     ) -> CommandResult:
         """Apply a command to a task and, where its state allows it, to its children."""
-        with self._transaction() as tx:
-            locked = self._lock(tx, task_id, is_ending=name == "cancel")
+        with self._locks.transaction() as tx:
+            locked = self._locks.lock(tx, task_id, is_ending=name == "cancel")
             if by is not None and task_rows.has_event_by(tx, task_id, by.key):
                 # What other people have done to the task since then stays.
                 return CommandResult(False, f"{word} by this very call before", task_id)
@@ -265,8 +304,8 @@ class Operator:
     @contextmanager
     def changing(self, task_id: str) -> Iterator[tuple[Connection, LockedTask]]:
         """Lock a task, let the caller change it, and end as every transaction on a task does."""
-        with self._transaction() as tx:
-            locked = self._lock(tx, task_id)
+        with self._locks.transaction() as tx:
+            locked = self._locks.lock(tx, task_id)
             yield tx, locked
             advance.advance(tx, locked)
             row_writer.write(tx, [locked], locked.now)
@@ -279,7 +318,7 @@ class Operator:
         """
         self._wake_parent(locked)
         if locked.task.status in TASK_ENDED and locked.task.trigger_id is not None:
-            self.fire(TriggerUpdate(locked.task.trigger_id))
+            self.fire(trigger_update.TriggerUpdate(locked.task.trigger_id))
         for family in locked.pauses:
             self.pause_family(family)
         for child_id in locked.orphans:
@@ -312,33 +351,12 @@ class Operator:
         while level:
             children = [child for parent in level for child in task_rows.children(tx, parent)]
             for child_id in sorted(children):
-                child = self._lock(tx, child_id, is_ending=name == "cancel")
+                child = self._locks.lock(tx, child_id, is_ending=name == "cancel")
                 if state_table.COMMANDS[name][child.task.status].effect == "act":
                     apply(tx, child)
                     locked_tasks.append(child)
             level = children
         return locked_tasks
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._database.connect("writer") as tx, tx.transaction():
-            tx.lock_timeout(LOCK_TIMEOUT_MS)
-            yield tx
-            tx.notify()
-
-    def _lock(self, tx: Connection, task_id: str, *, is_ending: bool = False) -> LockedTask:
-        rows = reads.lock_tasks(tx, TASK_COLUMNS, [task_id], is_waiting=True)
-        if not rows:
-            raise NotFoundError(f"there is no task {task_id}")
-        task = TaskRow.read(rows[0])
-        try:
-            graph = self._graphs.get(tx, task.workflow_name, task.workflow_version)
-        except UnreadableError as error:
-            if not is_ending:
-                raise RefusedError(f"the task can only be canceled: {error}") from error
-            # Abandoning steps needs no definition.
-            graph = Graph.model_construct(name=task.workflow_name, steps=[])
-        return LockedTask(task, graph, self._clock.now())
 
 
 def resume_task(tx: Connection, locked: LockedTask, data: dict[str, Json] | None = None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.clock import Clock
+from agent.core.plain_json import Json
 from agent.core.redaction import everywhere
 from agent.core.state_names import (
     MAX_VALUE_BYTES,
@@ -16,12 +17,11 @@ from agent.core.state_names import (
     find_name_problem,
     workflow_of,
 )
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Database
 from agent.store.db.json_values import NotPlainJsonError, encode
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
-from agent.tasks.operator.operator import LOCK_TIMEOUT_MS
+from agent.tasks.operator.task_locks import LOCK_TIMEOUT_MS
 from agent.tasks.rules.state_writes import LockedState, Writer
 
 OPERATOR: Final = "the operator"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from agent.core.clock import to_iso
+from agent.core.plain_json import Json
 from agent.steps.types.conversation import Entry
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.read import conversation_views
 from agent.store.read.conversation_views import EntryRow

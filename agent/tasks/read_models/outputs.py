@@ -3,8 +3,8 @@
 import json
 
 from agent.core.chat_origin import read_origin, with_origin
+from agent.core.plain_json import Json
 from agent.core.state_machine import StepStatus
-from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads as read

@@ -7,9 +7,9 @@ from typing import Any
 
 from agent.core import waits
 from agent.core.clock import to_iso
+from agent.core.plain_json import Json
 from agent.core.state_machine import StepStatus, TaskStatus
 from agent.core.waits import Child, Items, Wait
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows
 from agent.store.read import views

@@ -2,11 +2,11 @@
 
 from agent.config.models import BudgetSettings
 from agent.core.clock import to_iso
-from agent.steps.types.outcome import Json
+from agent.core.money import MICROUSD
+from agent.core.plain_json import Json
 from agent.store.db.database import Connection
 from agent.store.engine import budget_rows as store
 from agent.store.engine import task_rows
-from agent.tasks.rules.budgets import MICROUSD
 from agent.tasks.state.graph_cache import GraphCache
 
 

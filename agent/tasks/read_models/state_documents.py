@@ -4,8 +4,8 @@ import json
 from typing import Final
 
 from agent.core.clock import to_iso
+from agent.core.plain_json import Json
 from agent.core.state_names import StateKey, describe_scope, workflow_of
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import state_rows
 from agent.store.engine.state_rows import StateRow

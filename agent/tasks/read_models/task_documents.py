@@ -2,22 +2,40 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from agent.core import waits
 from agent.core.clock import to_iso
+from agent.core.lazy_module import lazy
+from agent.core.plain_json import Json
 from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
-from agent.core.waits import Items, Signal
-from agent.steps.types.outcome import Json
-from agent.store.artifacts import artifact_rows
+from agent.core.waits import Items
 from agent.store.db.database import Connection
-from agent.store.engine import attempt_reads as read
-from agent.store.engine import task_rows
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import outputs, person_waits, state_documents, transcript
-from agent.tasks.state.graph_cache import GraphCache
-from agent.workflows.graph import Graph
+
+if TYPE_CHECKING:
+    from agent.store.artifacts import artifact_rows
+    from agent.store.engine import attempt_reads as read
+    from agent.store.engine import task_rows
+    from agent.tasks.read_models import (
+        outputs,
+        person_waits,
+        state_documents,
+        transcript,
+        version_facts,
+    )
+    from agent.tasks.state.graph_cache import GraphCache
+    from agent.workflows.graph import Graph
+else:
+    # A list needs none of them, and a task's document not always all.
+    artifact_rows = lazy("agent.store.artifacts.artifact_rows")
+    outputs = lazy("agent.tasks.read_models.outputs")
+    person_waits = lazy("agent.tasks.read_models.person_waits")
+    read = lazy("agent.store.engine.attempt_reads")
+    state_documents = lazy("agent.tasks.read_models.state_documents")
+    task_rows = lazy("agent.store.engine.task_rows")
+    transcript = lazy("agent.tasks.read_models.transcript")
+    version_facts = lazy("agent.tasks.read_models.version_facts")
 
 MIN_ID_CHARACTERS: Final = 3
 PRIORITY_NAMES: Final = {0: "high", 1: "normal", 2: "low"}
@@ -53,13 +71,16 @@ def short_id(task_id: str) -> str:
 
 
 def task_document(
-    connection: Connection, task_id: str, graphs: GraphCache | None = None
+    connection: Connection, task_id: str, graphs: "GraphCache | None" = None
 ) -> dict[str, Json]:
     """Return everything about a task, as `agent show --json` and `GET /tasks/{id}` print it."""
     task = views.task(connection, task_id)
     if task is None:
         raise NotFoundError(f"there is no task {task_id}")
-    graphs = graphs or GraphCache()
+    if graphs is None:
+        from agent.tasks.state.graph_cache import GraphCache
+
+        graphs = GraphCache()
     graph = graphs.get(connection, task["workflow_name"], task["workflow_version"])
     rows = views.steps(connection, task_id)
     used = {}
@@ -75,7 +96,7 @@ def task_document(
     ]
     person_waits.add_questions(connection, task_id, steps)
     person_waits.add_childrens(connection, task_id, task["status"], steps)
-    document = _summary(task)
+    document = summary(task)
     output, error = None, _loaded(task["error"])
     if task["status"] == TaskStatus.SUCCEEDED:
         try:
@@ -84,7 +105,7 @@ def task_document(
             error = problem.document()
     document.update(
         {
-            "waiting_on": _waiting_on(task["status"], steps),
+            "waiting_on": current_waits(task["status"], steps),
             "current_step": next(
                 (step["name"] for step in steps if step["status"] not in STEP_ENDED), None
             ),
@@ -102,12 +123,16 @@ def task_document(
             "children": task_rows.children(connection, task_id),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,
+            **version_facts.version_document(
+                connection, task["workflow_name"], task["workflow_version"], graph
+            ),
         }
     )
     return document
 
 
-def _summary(task: dict[str, Any]) -> dict[str, Json]:
+def summary(task: dict[str, Any]) -> dict[str, Json]:
+    """Return what lists and documents of tasks have in common."""
     return {
         "id": task["id"],
         "workflow": task["workflow_name"],
@@ -134,7 +159,7 @@ def _pause(task: dict[str, Any]) -> dict[str, Json]:
 def _step_document(
     connection: Connection,
     row: dict[str, Any],
-    graph: Graph,
+    graph: "Graph",
     used: dict[str, dict[str, Json]],
     delays: dict[str, str],
 ) -> dict[str, Json]:
@@ -167,7 +192,7 @@ def _step_document(
     }
 
 
-def _waiting_on(status: str, steps: list[dict[str, Json]]) -> list[dict[str, Json]]:
+def current_waits(status: str, steps: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """Return what each step of an open task waits on now, beside the step's name."""
     if status not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
         return []
@@ -183,50 +208,20 @@ def _waiting_on(status: str, steps: list[dict[str, Json]]) -> list[dict[str, Jso
     return found
 
 
-def list_tasks(
-    connection: Connection,
-    status: str | None = None,
-    workflow: str | None = None,
-    limit: int = 50,
-    before: str | None = None,
-    like: str | None = None,
-    activity: str | None = None,
-) -> list[dict[str, Json]]:
-    """Return the newest tasks, or those older than one, each as a short document.
-
-    With `like` only those whose ids begin or end with it. `status` is the stored one; `activity`
-    is the same, except that some running tasks are `waiting` (`agent.store.read.activity`).
-    """
-    return [
-        {
-            **_summary(row),
-            "error": _loaded(row["error"]),
-            "waits": row["waits"],
-            "signal": _only_signal(row),
-            "delay": _loaded(row["delay"]),
-        }
-        for row in views.tasks(connection, status, workflow, limit, before, like, activity)
-    ]
-
-
-def _only_signal(row: dict[str, Any]) -> str | None:
-    """Return the signal that a listed task waits for; None if it also waits for something else."""
-    first, last = waits.parse(row["first_wait"]), waits.parse(row["last_wait"])
-    # By their order as text signals stand together: between two of them there is nothing else.
-    if isinstance(first, Signal) and isinstance(last, Signal):
-        return first.name
-    return None
-
-
 def read_events(
     connection: Connection,
     after: str | None = None,
     task_id: str | None = None,
     limit: int = 100,
+    *,
+    is_newest: bool = False,
 ) -> list[dict[str, Json]]:
-    """Return events after a cursor, oldest first; each carries the cursor that follows it."""
+    """Return events after a cursor, oldest first; each carries the cursor that follows it.
+
+    With `is_newest` they are the last ones up to now, not the first ones after the cursor.
+    """
     xid, event_id = parse_cursor(after)
-    rows = views.events(connection, xid, event_id, task_id, limit)
+    rows = views.events(connection, xid, event_id, task_id, limit, is_newest=is_newest)
     return [
         {
             "cursor": f"{row['xid']}-{row['id']}",
@@ -259,18 +254,24 @@ def step_logs(
     attempt: int | None = None,
     after: int = 0,
     limit: int = 1000,
+    before: int | None = None,
 ) -> list[dict[str, Json]]:
-    """Return pieces of a task's logs after the piece with a given id, oldest first."""
+    """Return pieces of a task's logs after the piece with a given id, oldest first.
+
+    With `before` they are the last ones before a piece, not the first ones after one.
+    """
     return [
         {
-            "id": row["id"],
-            "step": row["step_name"],
-            "attempt": row["attempt"],
-            "at": to_iso(row["at"]),
-            "stream": row["stream"],
-            "text": row["text"],
+            "id": piece_id,
+            "step": step_name,
+            "attempt": number,
+            "at": to_iso(at),
+            "stream": stream,
+            "text": text,
         }
-        for row in views.logs(connection, task_id, step, attempt, after, limit)
+        for piece_id, step_name, number, at, stream, text in views.logs(
+            connection, task_id, step, attempt, after, limit, before
+        )
     ]
 
 

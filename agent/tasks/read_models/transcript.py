@@ -4,12 +4,12 @@ import json
 from typing import Any, Final
 
 from agent.core.clock import to_iso
-from agent.steps.types.outcome import Json
+from agent.core.money import MICROUSD
+from agent.core.plain_json import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
 from agent.store.read import views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.rules.budgets import MICROUSD
 
 MODELLED: Final = frozenset({"llm", "agent"})
 """Kinds of steps that call models."""
@@ -21,7 +21,8 @@ def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Jso
     if found is None:
         raise NotFoundError(f"task {task_id} has no step called {step!r}")
     calls = [
-        _document(connection, row) for row in views.calls(connection, task_id, step_id=found["id"])
+        call_document(connection, row)
+        for row in views.calls(connection, task_id, step_id=found["id"])
     ]
     return {
         "task": task_id,
@@ -37,7 +38,7 @@ def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Jso
 def calls_after(connection: Connection, task_id: str, after: str) -> list[dict[str, Json]]:
     """Return the calls of steps that call models, those that began after one."""
     return [
-        _document(connection, row)
+        call_document(connection, row)
         for row in views.calls(connection, task_id, kinds=sorted(MODELLED), after=after)
     ]
 
@@ -72,7 +73,8 @@ def total(used: list[dict[str, Json]]) -> dict[str, Json]:
     return {name: sum(each[name] for each in used) for name in _NOTHING}
 
 
-def _document(connection: Connection, row: dict[str, Any]) -> dict[str, Json]:
+def call_document(connection: Connection, row: dict[str, Any]) -> dict[str, Json]:
+    """Return a call with its request, its response and its cost."""
     cost = row["cost_microusd"]
     return {
         "id": row["id"],

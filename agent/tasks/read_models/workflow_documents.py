@@ -3,7 +3,7 @@
 import json
 
 from agent.core.clock import to_iso
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.store.engine.workflow_versions import Version

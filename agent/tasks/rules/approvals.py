@@ -21,13 +21,17 @@ from agent.core.state_machine import (
 )
 from agent.core.waits import Approval, UnknownCall
 from agent.steps.attempt.replay import REQUEST_CHANGED
-from agent.steps.spec.unknown_question import effect_summary, unknown_question
+from agent.steps.spec.unknown_question import (
+    effect_summary,
+    unknown_question,
+    what_happened,
+)
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows as store
-from agent.store.engine import call_rows, reads
+from agent.store.engine import attempt_reads, call_rows, reads
 from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.rules import call_ledger
 from agent.tasks.state import transitions
@@ -107,11 +111,20 @@ def ask_about_unknown(
         effect_summary(action, request),
         started_at,
         has_changed=changed_request is not None,
+        happened=what_happened(_last_error(tx, step)),
     )
     shown = {"call": call_id, "action": action, "request": request}
     if changed_request is not None:
         shown["now"] = changed_request
     ask(locked, step, Question("unknown", message, shown), checkpoint, call_id)
+
+
+def _last_error(tx: Connection, step: StepRow) -> dict[str, Json] | None:
+    """Return the error of the attempt before this one."""
+    for _, _, _, _, text in attempt_reads.own_values(tx, [step.id]):
+        error: dict[str, Json] | None = json.loads(text) if text is not None else None
+        return error
+    return None
 
 
 def decide(

@@ -6,6 +6,7 @@ What calls reserve and use of these limits is counted in `budget_reservations`.
 from typing import Any, Final
 
 from agent.core.clock import SECOND
+from agent.core.money import MICROUSD
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.engine import budget_rows as store
@@ -15,7 +16,6 @@ from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.pauses import Pause, PauseKind
 from agent.workflows.graph import Graph
 
-MICROUSD: Final = 1_000_000
 _REASON: Final = "budget: "
 """How the reason of such a pause begins: workers before schema 0006 know a budget's pause by it."""
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.core.ids import content_hash
+from agent.core.plain_json import Json
 from agent.core.state_machine import TASK_ENDED, CallStatus, StepStatus
 from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult, Intent, Reservation
-from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows

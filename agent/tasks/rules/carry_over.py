@@ -5,10 +5,13 @@
 - A group that was expanded and whose dependencies are kept is **reopened**: items that ended well are
   kept, the others run again.
 - Every other step **runs again** from the beginning.
+
+The new task may be of another version of the workflow. Steps are then the same by their names; `version_fit`
+refuses what cannot be kept, and `changed_questions` finds the answers that do not hold any more.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from agent.core import waits
@@ -16,9 +19,11 @@ from agent.core.ids import new_id
 from agent.core.state_machine import StepStatus
 from agent.core.waits import Items
 from agent.store.db.database import Connection
-from agent.store.engine import lineage
+from agent.store.engine import attempt_reads, lineage
 from agent.tasks.rules import advance, kept_answers
+from agent.tasks.rules.changed_questions import AskingTask, changed_questions
 from agent.tasks.rules.creation import blank_step
+from agent.tasks.rules.version_fit import Misfits, differences
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -34,6 +39,7 @@ class _OldStep:
     """A step, a group or an item of the old task; the fields are columns."""
 
     id: str
+    task_id: str
     index: int
     parallel_index: int
     status: str
@@ -49,6 +55,7 @@ class _OldStep:
     started_at: int | None
     ended_at: int | None
     state_read: str | None
+    first_claimed_at: int | None
 
     @property
     def has_ended_well(self) -> bool:
@@ -67,47 +74,131 @@ def carry_over(
 ) -> list[str]:
     """Give a new task its steps and start it. Steps of `rerun` run again in any case.
 
-    Return the names of the steps that had ended well and ask again.
+    Return the names of the steps that had ended well and ask again. Raise `RefusedError` where the
+    kept steps do not fit the version of the new task.
     """
     graph = new.graph
-    old_steps = _read_steps(tx, old.task.id)
+    old_steps = _read_steps(tx, old, graph)
     stale = kept_answers.stale_answers(
         tx,
         old.task.id,
         graph,
-        {index: [step.id for step in steps] for index, steps in old_steps.items()},
+        {
+            index: [step.id for step in old_steps.get(index, ())]
+            for index in range(len(graph.steps))
+        },
         new.task.extra["input"],
     )
-    rerun, kept = _choose_kept(graph, old_steps, rerun, stale)
-    called = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else ()
+    unfit: frozenset[int] = frozenset()
+    if new.task.workflow_version != old.task.workflow_version:
+        asked = [
+            graph.steps[index].name for index in old_steps if _has_ended_well(old_steps, index)
+        ]
+        before = AskingTask(old.task.id, old.task.workflow_version, old.graph)
+        stale |= changed_questions(tx, before, graph, asked)
+        unfit = _unfit(old.graph, graph, old_steps)
+    rerun, kept = _choose_kept(graph, old_steps, rerun, stale, unfit)
+    reopened = {
+        index
+        for index in old_steps
+        if index not in kept | rerun | unfit and _may_reopen(graph, old_steps[index], index, kept)
+    }
+    if new.task.workflow_version != old.task.workflow_version:
+        _check_fit(tx, old, new, rerun, kept | reopened)
+    called = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
     for index in graph.order:
-        step, *items = old_steps[index]
-        are_parents_kept = kept.issuperset(graph.parents[index])
+        steps = old_steps.get(index, [])
         if index in kept:
-            for old_step in (step, *items):
+            for old_step in steps:
                 _keep(new, old_step)
-        elif index not in rerun and step.items is not None and are_parents_kept and items:
-            _reopen_group(new, step, items, called)
+        elif index in reopened:
+            _reopen_group(tx, new, steps[0], steps[1:], called)
         else:
             blank = new.add(blank_step(graph, new.task.id, index))
-            if step.id in called:
+            if steps and steps[0].id in called:
                 blank.inherit_history()
-                _inherit_read(blank, step)
+                _inherit_read(tx, blank, steps[0], graph)
     _start(tx, new, kept)
-    asked_again = sorted(stale - kept)
-    return [graph.steps[index].name for index in asked_again if old_steps[index][0].has_ended_well]
+    return [
+        graph.steps[index].name
+        for index in sorted(stale - kept)
+        if _has_ended_well(old_steps, index)
+    ]
 
 
-def _read_steps(tx: Connection, task_id: str) -> _OldSteps:
+def _read_steps(tx: Connection, old: LockedTask, graph: Graph) -> _OldSteps:
+    """Read the steps of the old task, by their indexes in a graph that may be another version's."""
+    places = [graph.index_of.get(step.name) for step in old.graph.steps]
     steps: _OldSteps = {}
-    for values in lineage.steps_of(tx, _COLUMNS, task_id):
+    for values in lineage.steps_of(tx, _COLUMNS, old.task.id):
         step = _OldStep(*values)
-        steps.setdefault(step.index, []).append(step)
+        place = places[step.index]
+        if place is not None:
+            steps.setdefault(place, []).append(
+                step if place == step.index else replace(step, index=place)
+            )
     return steps
 
 
+def _has_ended_well(old_steps: _OldSteps, index: int) -> bool:
+    return index in old_steps and old_steps[index][0].has_ended_well
+
+
+def _may_reopen(graph: Graph, steps: list[_OldStep], index: int, kept: set[int]) -> bool:
+    """Whether a group was expanded, and goes on with the items that it has."""
+    group, *items = steps
+    return group.items is not None and bool(items) and kept.issuperset(graph.parents[index])
+
+
+def _unfit(old: Graph, new: Graph, old_steps: _OldSteps) -> frozenset[int]:
+    """Return the steps whose definition is another one, and which therefore cannot be kept.
+
+    Of a question only its kind and its items count here: `changed_questions` compares what it says.
+    """
+    unfit = set()
+    for index in old_steps:
+        after = new.steps[index]
+        before = old.steps[old.index_of[after.name]]
+        if before.kind == after.kind and after.kind in kept_answers.ASKING_KINDS:
+            before = replace(before, config=after.config)
+        if differences(before, after):
+            unfit.add(index)
+    return frozenset(unfit)
+
+
+def _check_fit(
+    tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int], kept: set[int]
+) -> None:
+    """Refuse a version in which a step that succeeded, or has acted, would not be recognised."""
+    graph = new.graph
+    by_old_index = _read_steps(tx, old, old.graph)
+    old_rerun = frozenset(
+        old.graph.index_of[graph.steps[index].name]
+        for index in rerun
+        if graph.steps[index].name in old.graph.index_of
+    )
+    _, kept_before = _choose_kept(old.graph, by_old_index, old_rerun, frozenset(), frozenset())
+    succeeded = [
+        old.graph.steps[index].name
+        for index, steps in by_old_index.items()
+        if index in kept_before
+        or (index not in old_rerun and _may_reopen(old.graph, steps, index, kept_before))
+        if any(step.status == StepStatus.SUCCEEDED for step in steps)
+    ]
+    names = {graph.steps[index].name for index in kept}
+    misfits = Misfits(old.graph, graph, new.task.workflow_version)
+    misfits.add_kept(succeeded, names)
+    if new.retries is not None:
+        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), names)
+    misfits.refuse()
+
+
 def _choose_kept(
-    graph: Graph, old_steps: _OldSteps, rerun: frozenset[int], stale: frozenset[int]
+    graph: Graph,
+    old_steps: _OldSteps,
+    rerun: frozenset[int],
+    stale: frozenset[int],
+    unfit: frozenset[int],
 ) -> tuple[frozenset[int], set[int]]:
     """Return the steps that must run again, and those that are kept.
 
@@ -118,7 +209,8 @@ def _choose_kept(
         kept: set[int] = set()
         for index in graph.order:
             are_parents_kept = kept.issuperset(graph.parents[index])
-            if index not in rerun and old_steps[index][0].has_ended_well and are_parents_kept:
+            may_be_kept = index not in rerun and index not in unfit
+            if may_be_kept and are_parents_kept and _has_ended_well(old_steps, index):
                 kept.add(index)
         relied_on = {index for index in stale - rerun if not graph.downstream(index) <= kept}
         if not relied_on:
@@ -149,22 +241,32 @@ def _keep(new: LockedTask, old_step: _OldStep) -> None:
         items=old_step.items,
         ended_at=old_step.ended_at,
     )
-    _inherit_read(step, old_step)
+    if old_step.state_read is not None:
+        step.also(state_read=old_step.state_read)
     new.add(step)
     new.emit("step.kept", step, {"status": old_step.status, "from": old_step.id})
 
 
-def _inherit_read(step: StepRow, old_step: _OldStep) -> None:
-    """Let a step see what the old one had read of `state`: its recorded calls follow from that.
+def _inherit_read(tx: Connection, step: StepRow, old_step: _OldStep, graph: Graph) -> None:
+    """Let a step see what the old one had read of `state` and of the time: its calls follow from that.
 
     A step without calls reads again: a person may have corrected the value before the retry.
     """
     if old_step.state_read is not None:
         step.also(state_read=old_step.state_read)
+    if graph.steps[step.index].reads_now:
+        at = old_step.first_claimed_at
+        if at is None:
+            at = attempt_reads.first_claimed_at(tx, old_step.task_id, old_step.id)
+        step.also(first_claimed_at=at)
 
 
 def _reopen_group(
-    new: LockedTask, old_group: _OldStep, old_items: list[_OldStep], called: Collection[str]
+    tx: Connection,
+    new: LockedTask,
+    old_group: _OldStep,
+    old_items: list[_OldStep],
+    called: Collection[str],
 ) -> None:
     """Add a group that goes on: items that ended well are kept, the others run again."""
     max_attempts = new.graph.steps[old_group.index].retry.max_attempts
@@ -185,7 +287,7 @@ def _reopen_group(
         item.inherit_history()
         item.also(item=old_item.item)
         if old_item.id in called:
-            _inherit_read(item, old_item)
+            _inherit_read(tx, item, old_item, new.graph)
         new.add(item)
     group = StepRow.new(
         new_id(),

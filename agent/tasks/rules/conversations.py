@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from agent.core.chat_origin import read_origin
-from agent.steps.spec.agent_config import keeps_conversation
 from agent.steps.types.conversation import Exchange
 from agent.store.db.database import Connection
 from agent.store.engine import conversation_rows
@@ -20,6 +19,8 @@ def join_line(task: TaskRow, graph: Graph) -> None:
     """
     if task.chat_origin is None or task.parent_task_id is not None:
         return
+    from agent.steps.spec.agent_config import keeps_conversation
+
     if any(step.kind == "agent" and keeps_conversation(step.config) for step in graph.steps):
         origin = read_origin(task.chat_origin)
         assert origin is not None

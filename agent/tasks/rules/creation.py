@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
-from agent.steps.types.outcome import Json
+from agent.core.plain_json import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
@@ -46,7 +46,14 @@ def register(tx: Connection, submission: Submission, now: int) -> int:
     """Return the version of a submission's workflow; register one if it differs from the latest."""
     graph = submission.graph
     return workflow_versions.register(
-        tx, graph.name, graph.hash, graph.text, submission.source, submission.path, now
+        tx,
+        graph.name,
+        graph.hash,
+        graph.text,
+        submission.source,
+        submission.path,
+        now,
+        graph.code_text,
     )
 
 

@@ -9,9 +9,10 @@ items to admit: `advance` then calls `admit`, as it releases held steps.
 import json
 
 from agent.core.ids import new_id
+from agent.core.plain_json import Json
 from agent.core.state_machine import StepStatus
 from agent.core.waits import Items
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads

@@ -18,7 +18,13 @@ from agent.tasks.state.rows import StepRow
 
 def inherit_calls(tx: Connection, old: LockedTask, new: LockedTask) -> None:
     """Give the steps that run again the calls of the old task's steps."""
-    _copy(tx, new, new.steps.values(), lineage.calls_of(tx, old.task.id))
+    places = [new.graph.index_of.get(step.name) for step in old.graph.steps]
+    calls = [
+        call._replace(step_index=place)
+        for call in lineage.calls_of(tx, old.task.id)
+        if (place := places[call.step_index]) is not None
+    ]
+    _copy(tx, new, new.steps.values(), calls)
 
 
 def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) -> None:
@@ -31,15 +37,25 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
         return
     items = list(items)
     first, last = items[0].parallel_index, items[-1].parallel_index
-    calls = lineage.calls_of_items(tx, locked.task.id, items[0].index, first, last)
+    definition, task_id = locked.definition(items[0]), locked.task.id
+    calls = [
+        # In an earlier version the group may have had another index.
+        call._replace(step_index=items[0].index)
+        for call in lineage.calls_of_items(tx, task_id, definition.name, first, last)
+    ]
     heirs = _copy(tx, locked, items, calls)
     reads: dict[int, str] = {}
-    if heirs and locked.definition(heirs[0]).reads_state:
-        reads = lineage.state_reads_of_items(tx, locked.task.id, items[0].index, first, last)
+    if heirs and definition.reads_state:
+        reads = lineage.state_reads_of_items(tx, task_id, definition.name, first, last)
+    claims: dict[int, int] = {}
+    if heirs and definition.reads_now:
+        claims = lineage.first_claims_of_items(tx, task_id, definition.name, first, last)
     for step in heirs:
         step.inherit_history()
         if step.parallel_index in reads:
             step.also(state_read=reads[step.parallel_index])
+        if step.parallel_index in claims:
+            step.also(first_claimed_at=claims[step.parallel_index])
 
 
 def _copy(

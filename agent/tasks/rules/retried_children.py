@@ -71,7 +71,7 @@ def take_up(
     if row.status == TaskStatus.SUCCEEDED:
         return RetriedChild(done_id=earlier_id)
     parent = Parent(task.id, step.id, task.depth + 1, trigger)
-    child = retry_fork.retry(tx, LockedTask(row, graph, locked.now), parent)
+    child = retry_fork.retry(tx, LockedTask(row, graph, locked.now), parent).locked
     child.source_path = graphs.path(tx, row.workflow_name, row.workflow_version)
     return RetriedChild(child=child)
 
@@ -80,7 +80,8 @@ def _earlier_child(
     tx: Connection, locked: LockedTask, step: StepRow, trigger: dict[str, Json]
 ) -> str | None:
     """Return the last task that did what this step asks for, retries by other parents included."""
-    children = lineage.earlier_children(tx, locked.task.id, step.index, step.parallel_index)
+    name = locked.definition(step).name
+    children = lineage.earlier_children(tx, locked.task.id, name, step.index, step.parallel_index)
     for task_id, text in children:
         earlier_trigger = json.loads(text) if text else {}
         if earlier_trigger.get("use") == trigger.get("use"):

@@ -22,6 +22,7 @@ from agent.tasks.rules.carry_over import carry_over
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.workflows.compile.inputs import check_inputs
+from agent.workflows.graph import Graph
 
 
 class Parent(NamedTuple):
@@ -31,6 +32,13 @@ class Parent(NamedTuple):
     step_id: str
     depth: int
     trigger: Json
+
+
+class NewestVersion(NamedTuple):
+    """The version under which a task goes on."""
+
+    number: int
+    graph: Graph
 
 
 class Forked(NamedTuple):
@@ -43,10 +51,28 @@ class Forked(NamedTuple):
     """Steps that run again because their answers were given under another input."""
 
 
-def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> LockedTask:
-    """Make the task that retries an old one, on its own or as the child of a step."""
+class Retried(NamedTuple):
+    """A retry, and what to show a person before it runs."""
+
+    locked: LockedTask
+    asked_again: list[str]
+    """Steps that run again because their answers do not hold under the new version."""
+
+
+def retry(
+    tx: Connection,
+    old: LockedTask,
+    parent: Parent | None = None,
+    latest: NewestVersion | None = None,
+) -> Retried:
+    """Make the task that retries an old one, on its own or as the child of a step.
+
+    With `latest` it goes on under that version; raise `RefusedError` where that is not possible.
+    """
+    version = latest or NewestVersion(old.task.workflow_version, old.graph)
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
-    task = _successor(old, retry_of=old.task.id)
+    input_text = _input_for(version, old, input_text, {})
+    task = _successor(old, version, retry_of=old.task.id)
     task.origin_id = old.task.origin_id
     # It stands for the same run: it counts for the overlap of its schedule.
     task.trigger_id = old.task.trigger_id
@@ -55,22 +81,26 @@ def retry(tx: Connection, old: LockedTask, parent: Parent | None = None) -> Lock
         task.depth = parent.depth
         trigger = json_values.encode(parent.trigger, "trigger")
     task.also(input=input_text, trigger=trigger)
-    conversations.join_line(task, old.graph)
-    new = LockedTask(task, old.graph, old.now, is_new=True)
+    conversations.join_line(task, version.graph)
+    new = LockedTask(task, version.graph, old.now, is_new=True)
     new.retries = old
     _emit_created(new, {"retry_of": old.task.id})
-    carry_over(tx, old, new, rerun=frozenset())
-    return new
+    return Retried(new, carry_over(tx, old, new, rerun=frozenset()))
 
 
-def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json]) -> Forked:
+def fork(
+    tx: Connection,
+    old: LockedTask,
+    from_step: str,
+    edited: dict[str, Json],
+    latest: NewestVersion | None = None,
+) -> Forked:
     """Make the task that runs a step and its downstream again, with an edited input if given."""
-    graph = old.graph
+    version = latest or NewestVersion(old.task.workflow_version, old.graph)
+    graph = version.graph
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
-    if edited:
-        merged = {**json.loads(input_text), **edited}
-        input_text = json_values.encode(check_inputs(graph, merged), "input")
-    task = _successor(old, forked_from=old.task.id)
+    input_text = _input_for(version, old, input_text, edited)
+    task = _successor(old, version, forked_from=old.task.id)
     task.also(input=input_text, trigger=trigger)
     conversations.join_line(task, graph)
     new = LockedTask(task, graph, old.now, is_new=True)
@@ -80,9 +110,17 @@ def fork(tx: Connection, old: LockedTask, from_step: str, edited: dict[str, Json
     return Forked(new, _repeated(tx, old, new), asked_again)
 
 
-def _successor(old: LockedTask, **source: str) -> TaskRow:
+def _input_for(version: NewestVersion, old: LockedTask, text: str, edited: dict[str, Json]) -> str:
+    """Return the input of a task that continues an old one, checked where anything has changed."""
+    if not edited and version.number == old.task.workflow_version:
+        return text
+    checked = check_inputs(version.graph, {**json.loads(text), **edited})
+    return json_values.encode(checked, "input")
+
+
+def _successor(old: LockedTask, version: NewestVersion, **source: str) -> TaskRow:
     """Return the row of a task that continues an old one; `source` is the column that names it."""
-    graph = old.graph
+    graph = version.graph
     deadline = None
     if graph.timeout_seconds is not None:
         deadline = old.now + int(graph.timeout_seconds * SECOND)
@@ -90,7 +128,7 @@ def _successor(old: LockedTask, **source: str) -> TaskRow:
         new_id(),
         TaskStatus.PENDING,
         workflow_name=old.task.workflow_name,
-        workflow_version=old.task.workflow_version,
+        workflow_version=version.number,
         priority=old.task.priority,
         deadline=deadline,
         # A child that is continued without its parent may still nest no deeper than before.
@@ -114,10 +152,12 @@ def _repeated(tx: Connection, old: LockedTask, new: LockedTask) -> list[str]:
 
     Besides the downstream of a fork these are steps elsewhere that began and did not end well.
     """
-    kept = {address for address, step in new.steps.items() if step.status in STEP_ENDED}
-    again = {
-        address[0]
-        for address in lineage.addresses_that_acted(tx, old.task.id)
-        if address not in kept
+    kept = {
+        (new.graph.steps[index].name, item)
+        for (index, item), step in new.steps.items()
+        if step.status in STEP_ENDED
     }
-    return [old.graph.steps[index].name for index in sorted(again)]
+    acted = lineage.addresses_that_acted(tx, old.task.id)
+    again = {index for index, item in acted if (old.graph.steps[index].name, item) not in kept}
+    names = [old.graph.steps[index].name for index in sorted(again)]
+    return [name for name in names if name in new.graph.index_of]

@@ -1,8 +1,7 @@
 """Graphs by workflow and version, parsed once per process: a version never changes."""
 
 from collections import OrderedDict
-
-from pydantic import ValidationError
+from typing import Any
 
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
@@ -34,10 +33,10 @@ class GraphCache:
         found = self._known.get(key)
         if found is None:
             try:
-                text, path = workflow_versions.graph_text(tx, name, version)
-                graph = Graph.model_validate_json(text)
-            except (LookupError, ValidationError) as error:
-                why = _first(error) if isinstance(error, ValidationError) else "it does not exist"
+                text, text_hash, path = workflow_versions.graph_text(tx, name, version)
+                graph = Graph.stored(text, text_hash)
+            except (LookupError, ValueError) as error:
+                why = "it does not exist" if isinstance(error, LookupError) else _first(error)
                 message = f"version {version} of the workflow {name!r} cannot be read: {why}"
                 raise UnreadableError(message) from error
             found = self._known[key] = (graph, path)
@@ -48,7 +47,8 @@ class GraphCache:
         return found
 
 
-def _first(error: ValidationError) -> str:
+def _first(error: Any) -> str:
+    """Return the first of pydantic's errors."""
     found = error.errors()[0]
     where = ".".join(map(str, found["loc"]))
     return f"{where}: {found['msg']}" if where else str(found["msg"])

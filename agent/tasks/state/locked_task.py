@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from agent.core.plain_json import Json
 from agent.core.state_machine import STEP_ENDED
 from agent.core.waits import ChildRequest
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.conversation import Exchange
-from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approval_rows import ApprovalRow

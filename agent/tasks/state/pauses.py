@@ -19,6 +19,8 @@ class PauseKind(StrEnum):
     """The command `pause`."""
     BUDGET = "budget"
     """A budget of tokens, money or time; raising it resumes the task."""
+    RESTORE = "restore"
+    """A restore of the database, which has forgotten what happened after the backup."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ import json
 from typing import Final
 
 from agent.core import waits
+from agent.core.plain_json import Json
 from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
 from agent.core.waits import Child, Wait
-from agent.steps.types.outcome import Json, StepError
+from agent.steps.types.outcome import StepError
 from agent.tasks.state import pauses
 from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
 from agent.tasks.state.locked_task import LockedTask

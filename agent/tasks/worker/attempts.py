@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent.steps.attempt import runner
+from agent.steps.attempt import runner, spans
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, Signals
 from agent.steps.types.outcome import Outcome, Succeeded
@@ -26,8 +26,8 @@ class RecordQueue(Protocol):
     def add_entry(self, entry: JournalEntry) -> None:
         """Queue a record of a running attempt."""
 
-    def add_log(self, row: Sequence[Any]) -> None:
-        """Queue a piece of a log."""
+    def add_log(self, row: Sequence[Any], *, can_wait: bool = False) -> None:
+        """Queue a piece of a log; with `can_wait` it makes no commit of its own."""
 
     async def keep(self, claim: Claim, text: str) -> str | None:
         """Store a large request before its intent; return why that is not possible now."""
@@ -84,7 +84,10 @@ class Attempts:
     async def _run(self, attempt: Attempt) -> None:
         current_attempt.set(attempt.attempt_input)
         try:
-            outcome = await runner.run(attempt.attempt_input, attempt.signals, self._services)
+            running = runner.run(attempt.attempt_input, attempt.signals, self._services)
+            if self._services.spans is not None:
+                running = spans.traced(attempt.attempt_input, self._services, running)
+            outcome = await running
         except asyncio.CancelledError:
             # The worker ends during an effect: the next attempt finds out what became of it.
             return

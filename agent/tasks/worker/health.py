@@ -34,11 +34,15 @@ class Health:
         self._clock = clock
         self._lock = threading.Lock()
         self._current: dict[str, HealthProblem] = {}
+        self.last_answer = float("-inf")
+        """When the database last refused the worker something: it answers, and the worker tries again."""
 
     def report(self, what: str, message: str, *, is_certain: bool = False) -> bool:
         """Record a failure; return whether it is worth a line in the log."""
         with self._lock:
             now, known = self._clock.monotonic(), self._current.get(what)
+            if what == "database" and not is_certain:
+                self.last_answer = now
             is_due = (
                 known is None or known.message != message or now - known.logged_at >= _AGAIN_SECONDS
             )

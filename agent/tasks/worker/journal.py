@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from agent.steps.attempt import config_record
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.errors import DefiniteFailure
@@ -71,7 +72,8 @@ class WorkerJournal:
             stream,
             text,
         )
-        self._queue.add_log(row)
+        # A configuration is not followed as it is written: it waits for the next commit.
+        self._queue.add_log(row, can_wait=stream == config_record.STREAM)
 
     async def _record(self, entry: JournalEntry) -> None:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -34,6 +34,7 @@ class Outbox:
         self._completions: deque[tuple[Completion, int]] = deque()
         self._entries: deque[JournalEntry] = deque()
         self._logs: deque[Sequence[Any]] = deque()
+        self._has_followed_logs = False
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
         self._trigger_updates: deque[TriggerUpdate] = deque()
@@ -56,6 +57,11 @@ class Outbox:
         """Whether pieces of logs are waiting."""
         return bool(self._logs)
 
+    @property
+    def has_followed_logs(self) -> bool:
+        """Whether pieces of logs are waiting that people may be following."""
+        return self._has_followed_logs
+
     def add_completion(self, completion: Completion, size: int = 0) -> None:
         """Queue a completion; `size` is about how many bytes it writes."""
         self._completions.append((completion, size))
@@ -64,9 +70,11 @@ class Outbox:
         """Queue a record of a running attempt."""
         self._entries.append(entry)
 
-    def add_log(self, row: Sequence[Any]) -> None:
-        """Queue a piece of a log."""
+    def add_log(self, row: Sequence[Any], *, can_wait: bool = False) -> None:
+        """Queue a piece of a log; with `can_wait` it makes no commit of its own."""
         self._logs.append(row)
+        if not can_wait:
+            self._has_followed_logs = True
 
     async def keep(self, _claim: Claim, _text: str) -> str | None:
         """Store nothing yet: the commit puts large values into the database itself."""
@@ -123,6 +131,7 @@ class Outbox:
             batch.trigger_updates.append(self._trigger_updates.popleft())
         while self._logs and len(batch.logs) < MAX_LOGS:
             batch.logs.append(self._logs.popleft())
+        self._has_followed_logs = bool(self._logs)
         return batch
 
     def _contended_task(self) -> str | None:
@@ -164,6 +173,7 @@ class Outbox:
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._trigger_updates.extendleft(reversed(batch.trigger_updates))
         self._logs.extendleft(reversed(batch.logs))
+        self._has_followed_logs = bool(self._logs)
 
     def carry(self, result: TxResult) -> bool:
         """Queue again what a transaction could not lock; return whether there was any."""

@@ -22,14 +22,18 @@ class PollSchedule:
     """The times at which one worker polls, and claims what a poll found."""
 
     def __init__(self, poll_seconds: float, lease_seconds: float) -> None:
-        self._backoff = Backoff(FIRST_SECONDS, poll_seconds)
         self._next_claim = float("-inf")
-        # Poll even when busy: the death of a worker sends no notification.
-        self._interval_seconds = min(poll_seconds, lease_seconds / 4)
-        self._is_requested = True
+        self.set_intervals(poll_seconds, lease_seconds)
         self._has_changes = False
         """Whether another process has changed something since the last poll."""
         self._last_poll = 0.0
+
+    def set_intervals(self, poll_seconds: float, lease_seconds: float) -> None:
+        """Poll this often from now on."""
+        self._backoff = Backoff(FIRST_SECONDS, poll_seconds)
+        # Poll even when busy: the death of a worker sends no notification.
+        self._interval_seconds = min(poll_seconds, lease_seconds / 4)
+        self._is_requested = True
 
     @property
     def is_backing_off(self) -> bool:

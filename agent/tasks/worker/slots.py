@@ -25,6 +25,10 @@ class Slots:
         self._clock = clock
         self._isolation = Isolation(settings.solo_seconds)
 
+    def apply(self, settings: EngineSettings) -> None:
+        """Count against changed settings from now on; what runs beyond fewer slots runs on."""
+        self._settings = settings
+
     def capacity(
         self,
         batch: Batch,

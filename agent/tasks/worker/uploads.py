@@ -93,9 +93,9 @@ class Uploads:
         else:
             self._outbox.add_entry(entry)
 
-    def add_log(self, row: Sequence[Any]) -> None:
-        """Queue a piece of a log."""
-        self._outbox.add_log(row)
+    def add_log(self, row: Sequence[Any], *, can_wait: bool = False) -> None:
+        """Queue a piece of a log; with `can_wait` it makes no commit of its own."""
+        self._outbox.add_log(row, can_wait=can_wait)
 
     async def keep(self, claim: Claim, text: str) -> str | None:
         """Store a large request before its intent; return why that is not possible now.

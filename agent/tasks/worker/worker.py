@@ -17,6 +17,7 @@ from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.core.thread_bridge import ThreadBridge
 from agent.models.registry import ModelRegistry
+from agent.steps.attempt.captured_output import capturing
 from agent.steps.attempt.services import Limits, Services
 from agent.store.db.database import Database, StoreError
 from agent.store.schema.migrate import NewerSchemaError
@@ -157,6 +158,13 @@ class Worker:
         finally:
             self.firings.forget(update)
 
+    def apply(self, settings: EngineSettings) -> None:
+        """Work by changed settings from now on; the lease must be the same."""
+        self.settings = settings
+        self.slots.apply(settings)
+        self._polls.set_intervals(settings.poll_seconds, settings.lease_seconds)
+        self.wake()
+
     def wake(self) -> None:
         """Let the loop continue; called in this process's loop."""
         self._wakeup.set()
@@ -176,6 +184,7 @@ class Worker:
         """Work until `stop`, then let attempts in flight end within their grace."""
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self.database_thread.close)
+            stack.enter_context(capturing())
             await failures.enroll(self)
             self.external.connect()
             if self.database.is_sqlite:
@@ -244,7 +253,7 @@ class Worker:
     def _seconds_to_heartbeat(self) -> float:
         since = self.clock.monotonic() - self.last_commit
         limit = self.settings.lease_seconds / 3
-        if self.outbox.has_logs:
+        if self.outbox.has_followed_logs:
             limit = min(limit, LOG_SECONDS)
         return max(0.0, limit - since)
 

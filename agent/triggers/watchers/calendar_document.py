@@ -17,7 +17,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
-from agent.triggers.local_time import first_instant, machine_zone, to_local
+from agent.core.local_zone import machine_zone
+from agent.triggers.local_time import first_instant, to_local
 from agent.triggers.watchers.parser_child import UnreadableError, clean
 
 LATE_SECONDS: Final = 86_400

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.core.clock import Clock
-from agent.steps.attempt.services import Limits
+
+if TYPE_CHECKING:
+    from agent.steps.attempt.services import Limits
 
 Json = Any
 
@@ -55,7 +57,7 @@ class PollContext:
     """What a poll may use."""
 
     clock: Clock
-    limits: Limits
+    limits: "Limits"
     """Of the `http` step: the address policy, the size of responses."""
     timeout_seconds: float
     workflow_path: Path | None

@@ -1,12 +1,13 @@
 """Compiles a workflow file to a graph, or reports all its problems."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from agent.workflows.compile import trigger_inputs
-from agent.workflows.compile.inputs import InputKeys
+from agent.workflows.compile.input_keys import InputKeys
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
 from agent.workflows.compile.references import Ancestry, References
 from agent.workflows.compile.step_compiler import StepCompiler, budget_document
@@ -65,16 +66,23 @@ class _Compiler:
         steps = self._steps(keys, inputs)
         if keys is not None:
             self._check_time(keys)
-        if self.problems or keys is None:
-            raise WorkflowError(self.problems)
+        if keys is None:
+            raise WorkflowError(self.problems, steps)
+        if self.problems:
+            # Triggers are checked all the same; they do not depend on the steps.
+            on = _trigger_document(keys)
+            self._check_triggers(Graph(name=keys.name, steps=[], inputs=inputs, on=on))
+            raise WorkflowError(self.problems, steps)
         graph = self._graph(keys, inputs, steps)
         self._check_triggers(graph)
         if self.problems:
-            raise WorkflowError(self.problems)
+            raise WorkflowError(self.problems, steps)
         return graph
 
     def _with_workflow_keys(self, problem: Problem) -> Problem:
         """Name the keys of a workflow where the file has an unknown one."""
+        if (hint := self._indentation_hint(problem.key)) is not None:
+            return replace(problem, hint=hint)
         if problem.message.startswith("there is no key") and "." not in problem.key:
             # Without a hint it is one of very many, and none is searched.
             hint = did_you_mean(problem.key, WORKFLOW_WORDS) if problem.hint is not None else None
@@ -84,6 +92,16 @@ class _Compiler:
             hint = hint or f"there are {', '.join(WORKFLOW_WORDS)}"
             return Problem(problem.file, problem.line, problem.column, problem.key, message, hint)
         return problem
+
+    def _indentation_hint(self, key: str) -> str | None:
+        """Return a hint if the steps stand beside `steps`, not below it."""
+        if "steps" not in self._value or self._value["steps"] is not None:
+            return None
+        if key == "steps":
+            return "indent the steps, by two spaces each"
+        written = self._value.get(key)
+        is_step = isinstance(written, dict) and any(each in self._kinds for each in written)
+        return f"indent it: a step {key!r} stands below steps" if is_step else None
 
     def _inputs(self, keys: WorkflowKeys | None) -> dict[str, Any]:
         """Return the declared inputs; of a file with problems, those that are valid."""
@@ -123,6 +141,7 @@ class _Compiler:
             self.problems.append(self._source.problem(("timeout",), message))
 
     def _graph(self, keys: WorkflowKeys, inputs: dict[str, Any], steps: list[Step]) -> Graph:
+        """Return the graph; every value of it was checked with the keys of the file."""
         budget = keys.budget
         return Graph(
             name=keys.name,

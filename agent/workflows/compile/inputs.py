@@ -6,18 +6,14 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from agent.workflows.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
+    from agent.workflows.compile.input_keys import InputKeys
     from agent.workflows.graph import Graph
 
 Json = Any
 InputType = Literal["string", "number", "integer", "boolean", "list", "object"]
-
-SYNONYMS: Final = {"text": "string", "array": "list", "mapping": "object", "int": "integer",
-                   "float": "number", "bool": "boolean", "str": "string", "dict": "object"}  # fmt: skip
 
 _WORDS: Final = {
     "string": "text",
@@ -29,66 +25,44 @@ _WORDS: Final = {
 }
 
 
+_KEYS: Final = frozenset({"type", "description", "default", "required", "choices"})
 _MOST_SHOWN: Final = 20
 """Unknown names and choices in one message: finding similar names takes time."""
 
 
-class InputKeys(BaseModel):
-    """The keys of one input, in a file and in a compiled graph."""
+class DeclaredInput:
+    """One input of a compiled graph."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    __slots__ = ("choices", "default", "description", "has_default", "required", "type")
 
-    type: InputType | None = Field(default=None, description="None: any JSON value")
-    description: str | None = None
-    default: Any = None
-    required: bool | None = Field(
-        default=None, description="default: true, unless there is a default"
-    )
-    choices: list[Any] | None = Field(
-        default=None, min_length=1, description="the only values that are allowed"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _in_one_way(cls, keys: Any) -> Any:
-        if isinstance(keys, str):
-            keys = {"type": keys}
-        if not isinstance(keys, dict):
-            return keys
-        keys = dict(keys)
-        if "enum" in keys and "choices" not in keys:
-            keys["choices"] = keys.pop("enum")
-        if isinstance(keys.get("type"), str):
-            keys["type"] = SYNONYMS.get(keys["type"], keys["type"])
-        return keys
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> "InputKeys":
-        if self.required and self.has_default:
-            raise ValueError("an input with a default is never required")
-        for choice in self.choices or []:
-            problem = _type_problem(choice, self.type)
-            if problem is not None:
-                raise ValueError(f"the choice {_shown(choice)} {problem}")
-        if self.has_default and not (self.default is None and self.type is not None):
-            problem = find_problem(self.default, self)
-            if problem is not None:
-                raise ValueError(f"the default {problem}")
-        return self
-
-    @property
-    def has_default(self) -> bool:
-        """Whether a default is written, also null."""
-        return "default" in self.model_fields_set
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        self.type: InputType | None = document.get("type")
+        self.description: str | None = document.get("description")
+        self.default: Json = document.get("default")
+        self.has_default = "default" in document
+        self.required: bool | None = document.get("required")
+        self.choices: list[Json] | None = document.get("choices")
 
     @property
     def is_required(self) -> bool:
         """Whether a task cannot start without it."""
         return not self.has_default if self.required is None else self.required
 
-    def document(self) -> dict[str, Json]:
-        """Return the input as a compiled graph contains it."""
-        return self.model_dump(exclude_unset=True)
+
+def declared_input(document: Json) -> "DeclaredInput | InputKeys":
+    """Return an input as a graph declares it.
+
+    The compiler writes it in one way. A graph that was written by hand may have it in any other.
+    """
+    if (
+        isinstance(document, dict)
+        and document.keys() <= _KEYS
+        and (document.get("type") is None or document["type"] in _WORDS)
+    ):
+        return DeclaredInput(document)
+    from agent.workflows.compile.input_keys import InputKeys
+
+    return InputKeys.model_validate(document)
 
 
 class InputError(ValueError):
@@ -106,7 +80,7 @@ def check_inputs(
 
     The values of `open_names` are not known yet and not checked.
     """
-    declared = {name: InputKeys.model_validate(keys) for name, keys in graph.inputs.items()}
+    declared = {name: declared_input(keys) for name, keys in graph.inputs.items()}
     unknown = [name for name in given if name not in declared]
     problems = [_unknown(name, declared) for name in unknown[:_MOST_SHOWN]]
     if len(unknown) > _MOST_SHOWN:
@@ -137,7 +111,7 @@ def inputs_schema(graph: "Graph") -> dict[str, Json]:
     properties: dict[str, Json] = {}
     required: list[str] = []
     for name, document in graph.inputs.items():
-        keys = InputKeys.model_validate(document)
+        keys = declared_input(document)
         # JSON Schema calls a list an array; null is an optional input without a value.
         kind: Json = {"list": "array"}.get(keys.type or "", keys.type)
         if kind is not None and not keys.is_required and keys.default is None:
@@ -165,23 +139,24 @@ def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
     Unreadable values stay text; `check_inputs` refuses them with everything else.
     """
     return {
-        name: _read(text, InputKeys.model_validate(graph.inputs.get(name, {})).type)
+        name: _read(text, declared_input(graph.inputs.get(name, {})).type)
         for name, text in texts.items()
     }
 
 
-def find_problem(value: Json, keys: InputKeys) -> str | None:
+def find_problem(value: Json, keys: "DeclaredInput | InputKeys") -> str | None:
     """Return what is wrong with a value, to follow its name; None if it is valid."""
-    problem = _type_problem(value, keys.type)
+    problem = type_problem(value, keys.type)
     if problem is None and keys.choices is not None and not _is_among(value, keys.choices):
-        allowed = ", ".join(_shown(choice) for choice in keys.choices[:_MOST_SHOWN])
+        allowed = ", ".join(shown(choice) for choice in keys.choices[:_MOST_SHOWN])
         if len(keys.choices) > _MOST_SHOWN:
             allowed += f" and {len(keys.choices) - _MOST_SHOWN:,} more"
-        return f"must be one of {allowed}, and is {_shown(value)}"
+        return f"must be one of {allowed}, and is {shown(value)}"
     return problem
 
 
-def _type_problem(value: Json, kind: str | None) -> str | None:
+def type_problem(value: Json, kind: str | None) -> str | None:
+    """Return why a value is not of a type, to follow its name; None if it is."""
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -196,7 +171,7 @@ def _type_problem(value: Json, kind: str | None) -> str | None:
     }[kind]
     if not fits and kind in ("number", "integer") and _has_too_many_digits(value):
         return f"must be shorter: a number of {len(str(value))} digits is too long"
-    return None if fits else f"must be {_WORDS[str(kind)]}, and is {_shown(value)}"
+    return None if fits else f"must be {_WORDS[str(kind)]}, and is {shown(value)}"
 
 
 def _has_too_many_digits(value: Json) -> bool:
@@ -228,19 +203,20 @@ def _refuse_constant(word: str) -> Json:
     raise ValueError(word)
 
 
-def _unknown(name: str, declared: Mapping[str, InputKeys]) -> str:
+def _unknown(name: str, declared: Mapping[str, object]) -> str:
     hint = did_you_mean(name, declared)
     if hint is None and declared:
         hint = f"there are {', '.join(declared)}"
     return f"there is no input {name!r}; {hint or 'the workflow takes none'}"
 
 
-def _wanted(keys: InputKeys) -> str:
+def _wanted(keys: "DeclaredInput | InputKeys") -> str:
     words = f"; it is {_WORDS[keys.type]}" if keys.type is not None else ""
     return f"{words}: {keys.description}" if keys.description else words
 
 
-def _shown(value: Json) -> str:
+def shown(value: Json) -> str:
+    """Return a value as a message shows it."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

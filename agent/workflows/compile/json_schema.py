@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from agent.workflows.compile.inputs import SYNONYMS
+from agent.workflows.compile.input_keys import SYNONYMS
 from agent.workflows.compile.kind_choice import GATE
 from agent.workflows.compile.models import StepKeys, WorkflowKeys
 from agent.workflows.graph import NAME_PATTERN

@@ -15,7 +15,7 @@ from agent.workflows.compile.field_types import (
     PositiveDuration,
     one_or_more,
 )
-from agent.workflows.compile.inputs import InputKeys
+from agent.workflows.compile.input_keys import InputKeys
 from agent.workflows.compile.triggers import TriggerKeys
 from agent.workflows.graph import (
     MAX_ITEMS,
@@ -54,7 +54,7 @@ def _editors_see(*types: str) -> WithJsonSchema:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class RetryKeys(_Keys):

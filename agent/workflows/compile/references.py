@@ -1,16 +1,19 @@
 """Checks the names that a workflow's templates read against what will exist when they run."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from agent.core.state_names import RESERVED, find_name_problem
+from agent.workflows.compile import template_hints
 from agent.workflows.diagnostics import Problem, Suggestions, did_you_mean
 from agent.workflows.templates.expressions import Expression, parse_expression, parse_template
 from agent.workflows.templates.limits import TemplateError
 from agent.workflows.templates.templates import is_template
 from agent.workflows.yaml.source import Path, Source
 
-ROOTS: Final = ("steps", "inputs", "trigger", "task", "state")
+ROOTS: Final = ("steps", "inputs", "trigger", "task", "state", "now", "today")
+TIME_ROOTS: Final = ("now", "today")
 ITEM_ROOTS: Final = ("item", "parallel_index", "parallel_count")
 STEP_PARTS: Final = ("output", "status", "error")
 TASK_PARTS: Final = ("id", "workflow", "version")
@@ -23,16 +26,18 @@ _STATE_METHODS: Final = "give a default by a filter: state.NAME | default(0)"
 
 
 class Reads(NamedTuple):
-    """What templates read by name: steps, and values of `state`."""
+    """What templates read by name: steps, and values of `state`; and whether they read the time."""
 
     steps: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
+    now: bool = False
 
     def joined(self, other: "Reads") -> "Reads":
         """Return what both read, each name once."""
         return Reads(
             tuple(dict.fromkeys((*self.steps, *other.steps))),
             tuple(dict.fromkeys((*self.state, *other.state))),
+            self.now or other.now,
         )
 
 
@@ -126,18 +131,12 @@ class References:
 
         `also` are further names that are known in it.
         """
-        steps: dict[str, None] = {}
-        state: dict[str, None] = {}
+        found = Reads()
         for place, text in templates_in(value, path):
-            try:
-                parsed = parse_template(text)
-            except TemplateError as error:
-                self.problems.append(self._source.problem(place, str(error), at_value=True))
-            else:
-                reads = self._check(parsed, place, step, has_items, also)
-                steps |= dict.fromkeys(reads.steps)
-                state |= dict.fromkeys(reads.state)
-        return Reads(tuple(steps), tuple(state))
+            parsed = self._parsed(text, place, also)
+            if parsed is not None:
+                found = found.joined(self._check(parsed, place, step, has_items, also))
+        return found
 
     def check_expression(
         self,
@@ -152,12 +151,36 @@ class References:
 
         `also` are further names that are known in it.
         """
+        parsed = self._parsed(text, path, also, parse_expression)
+        return Reads() if parsed is None else self._check(parsed, path, step, has_items, also)
+
+    def _parsed(
+        self,
+        text: str,
+        path: Path,
+        also: Collection[str],
+        parse: Callable[[str], Expression] = parse_template,
+    ) -> Expression | None:
+        """Return a parsed text; report mistakes in it, and go on with what was meant."""
+        roots = {*ROOTS, *ITEM_ROOTS, *also}
+        # Most texts have no hyphen: no search for names.
+        for written, meant in template_hints.hyphenated(text, roots) if "-" in text else ():
+            message = f"{written} is a subtraction: names in templates have no hyphens"
+            self._refuse(path, message, f"write {meant}")
+            text = text.replace(written, meant)
         try:
-            parsed = parse_expression(text)
+            return parse(text)
         except TemplateError as error:
-            self.problems.append(self._source.problem(path, str(error), at_value=True))
-            return Reads()
-        return self._check(parsed, path, step, has_items, also)
+            found = template_hints.corrected(text)
+            if found is None:
+                self._refuse(path, str(error))
+                return None
+            meant, rule = found
+            self._refuse(path, str(error), f"{rule}: {meant}")
+            return parse(meant)
+
+    def _refuse(self, path: Path, message: str, hint: str | None = None) -> None:
+        self.problems.append(self._source.problem(path, message, hint, at_value=True))
 
     def _check(
         self,
@@ -174,34 +197,28 @@ class References:
                 continue
             problem = self._name_problem(lookup, step, has_items)
             if problem is not None:
-                message, hint = problem
-                self.problems.append(self._source.problem(path, message, hint, at_value=True))
+                self._refuse(path, *problem)
             elif lookup[0] == "steps" and len(lookup) > 1:
                 steps[str(lookup[1])] = None
             elif lookup[0] == "state" and len(lookup) > 1:
                 state[str(lookup[1])] = None
         for root, what in _READ_BY_NAME.items():
             if root in parsed.dynamic:
-                message = f"{what}, so that it can be checked"
-                self.problems.append(self._source.problem(path, message, at_value=True))
-        return Reads(tuple(steps), tuple(state))
+                self._refuse(path, f"{what}, so that it can be checked")
+        reads_now = any(lookup[0] in TIME_ROOTS for lookup in parsed.lookups)
+        return Reads(tuple(steps), tuple(state), reads_now)
 
     def _name_problem(
         self, lookup: Sequence[str | int], step: str | None, has_items: bool
     ) -> tuple[str, str | None] | None:
         root = lookup[0]
         if root in ITEM_ROOTS:
-            if has_items:
-                return None
-            return (
-                f"{root!r} is known only inside the items of a step with foreach or parallel",
-                None,
-            )
+            text = f"{root!r} is known only inside the items of a step with foreach or parallel"
+            return None if has_items else (text, None)
         if root not in ROOTS:
-            hint = did_you_mean(root, ROOTS)
-            if root in ("tasks", "nodes") or root in self._ancestry:
-                hint = "a step's output is read as steps.NAME.output"
-            return f"there is no {root!r} in templates", hint or f"there are {', '.join(ROOTS)}"
+            return self._unknown_root(root)
+        if root in TIME_ROOTS:
+            return _time_problem(root, lookup, step)
         if len(lookup) == 1:
             return None
         if root == "inputs":
@@ -219,15 +236,23 @@ class References:
             return _state_problem(lookup, step)
         return self._step_problem(lookup, step) if root == "steps" else None
 
+    def _unknown_root(self, root: str | int) -> tuple[str, str | None]:
+        hint = did_you_mean(root, ROOTS)
+        if root in ("tasks", "nodes") or root in self._ancestry:
+            hint = "a step's output is read as steps.NAME.output"
+        return f"there is no {root!r} in templates", hint or f"there are {', '.join(ROOTS)}"
+
     def _step_problem(
         self, lookup: Sequence[str | int], step: str | None
     ) -> tuple[str, str | None] | None:
         name = str(lookup[1])
-        if len(lookup) > 2 and lookup[2] not in STEP_PARTS:
-            hint = f"a step has {', '.join(STEP_PARTS)}: write steps.{name}.output.{lookup[2]}"
-            return f"steps.{name} has no {str(lookup[2])!r}", hint
         if name not in self._ancestry:
+            if name.replace("_", "-") in self._ancestry:
+                # That step's name is a problem of its own.
+                return None
             return f"there is no step {name!r}", self.near_step(name)
+        if len(lookup) > 2 and lookup[2] not in STEP_PARTS:
+            return f"steps.{name} has no {str(lookup[2])!r}", _part_hint(name, str(lookup[2]))
         if name == step:
             return f"the step {name!r} cannot read its own output", "in set_state it is output"
         if step is None or self._ancestry.is_upstream(name, step):
@@ -241,6 +266,27 @@ class References:
             return None
         hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else None)
         return f"{words} {str(name)!r}", hint
+
+
+def _part_hint(step: str, part: str) -> str:
+    """Return what to write for a part that no step has."""
+    close = get_close_matches(part, STEP_PARTS, n=1)
+    if close:
+        return f"write steps.{step}.{close[0]}"
+    return f"a step has {', '.join(STEP_PARTS)}: write steps.{step}.output.{part}"
+
+
+def _time_problem(
+    root: str | int, lookup: Sequence[str | int], step: str | None
+) -> tuple[str, str | None] | None:
+    if step is None:
+        return f"{root} is read by steps only", "read it in a step, and take that step's output"
+    if len(lookup) > 1:
+        return (
+            f"{root} is a text, and has no {str(lookup[1])!r}",
+            "it is as in 2026-03-01T08:00:00Z",
+        )
+    return None
 
 
 def _state_problem(lookup: Sequence[str | int], step: str | None) -> tuple[str, str | None] | None:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,6 +28,19 @@ _MEANT_AS_TEMPLATE = re.compile(
 )
 
 
+def _misplaced_keys(steps: Mapping[str, Any], kinds: Mapping[str, KindSpec]) -> dict[str, str]:
+    """Return, for steps without content, the key behind them that was meant to be theirs.
+
+    Without its indentation a key of a step is the next step.
+    """
+    names = list(steps)
+    return {
+        name: following
+        for name, following in pairwise(names)
+        if steps[name] is None and (following in kinds or following in STEP_WORDS)
+    }
+
+
 class StepCompiler:
     """Compiles the steps of one file, collecting their problems."""
 
@@ -45,14 +59,20 @@ class StepCompiler:
         self._inputs = inputs
         self._defaults = defaults or DefaultsKeys()
         self._references = references
+        self._misplaced_keys = _misplaced_keys(steps, kinds)
+        self._misplaced = frozenset(self._misplaced_keys.values())
         self.problems: list[Problem] = []
 
     def compile(self, name: str, written: Any) -> Step | None:
         """Return the compiled step, or None if it has problems."""
         path: Path = ("steps", name)
+        if name in self._misplaced:
+            return None
         if not isinstance(written, dict):
             message = f"a step is a mapping of keys, and this is {shown(written)}"
-            self.problems.append(self._source.problem(path, message))
+            key = self._misplaced_keys.get(name)
+            hint = None if key is None else f"indent {key!r} and what follows: it belongs to {name}"
+            self.problems.append(self._source.problem(path, message, hint))
             return None
         common = {key: value for key, value in written.items() if key in STEP_WORDS}
         before = len(self.problems)
@@ -95,6 +115,7 @@ class StepCompiler:
             set_state=keys.set_state,
             reads_state=sorted(reads.state),
             sets_from=sorted(writes.state),
+            reads_now=reads.now,
         )
 
     def _refuser(self, path: Path) -> Any:

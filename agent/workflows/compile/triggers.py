@@ -63,7 +63,7 @@ def _is_timezone(name: str) -> str:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def _is_instant(text: str) -> str:
@@ -215,6 +215,7 @@ CHAT_COMMANDS: Final = frozenset(
         "edit",
         "answer",
         "defer",
+        "open",
         "help",
     ]
 )

@@ -21,7 +21,7 @@ _Headers = Annotated[dict[str, str], Field(max_length=50)]
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def _short_for(key: str) -> BeforeValidator:

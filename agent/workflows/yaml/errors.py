@@ -40,3 +40,31 @@ def explain(error: MarkedYAMLError, language: str) -> tuple[Any, str, str | None
     else:
         message = problem or context or "it cannot be read"
     return mark, f"not {language}: {message}", hint
+
+
+_BLOCK_START = re.compile(r"(?P<indent> *)(?:- +)*(?P<key>[^#\s][^#]*?:) +[|>][-+0-9]*\s*(?:#.*)?")
+_NEXT_KEY = re.compile(r" *(?:- |-$|#|[^\s#'\"]+:(?:\s|$))")
+_MOST_BLOCKS: Final = 1000
+
+
+def find_unindented_block(text: str, mark: Any) -> str | None:
+    """Return a hint if the last `key: |` before a mark is followed by text that is not indented."""
+    if mark is None:
+        return None
+    lines = text.split("\n")[: mark.line + 1]
+    for number in range(len(lines) - 1, max(-1, len(lines) - _MOST_BLOCKS), -1):
+        start = _BLOCK_START.fullmatch(lines[number])
+        if start is None:
+            continue
+        after = next((each for each in range(number + 1, len(lines)) if lines[each].strip()), None)
+        if after is None:
+            return None
+        indent = len(lines[after]) - len(lines[after].lstrip(" "))
+        if indent > len(start["indent"]) or _NEXT_KEY.match(lines[after]):
+            return None
+        wanted = " " * (len(start["indent"]) + 2)
+        return (
+            f"the text of `{start['key'].strip()} |` in line {number + 1} is not indented: write"
+            f" line {after + 1} as `{wanted}{lines[after].strip()}`"
+        )
+    return None

@@ -21,7 +21,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
-from agent.workflows.yaml.errors import explain
+from agent.workflows.yaml.errors import explain, find_unindented_block
 from agent.workflows.yaml.fast_scanner import events
 
 MAX_BYTES: Final = 8_000_000
@@ -93,7 +93,8 @@ def read_source(file: str, content: str | bytes) -> Source:
         builder.build()
         return source
     except MarkedYAMLError as error:
-        builder.refuse_at(*explain(error, source.language))
+        mark, message, hint = explain(error, source.language)
+        builder.refuse_at(mark, message, find_unindented_block(content, mark) or hint)
     except ReaderError as error:
         builder.refuse_character(error.position)
     except WorkflowError:

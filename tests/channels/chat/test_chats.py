@@ -313,7 +313,7 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
     assert set(asked_for.buttons) == {"Approve", "Deny"}
     for text, answer in {
         "/status": "open questions: 1",
-        "/tasks": f"{short}  greet: waiting for a person",
+        "/tasks": f"{short}  greet: waiting, asks: Say good morning?",
         "/tasks waiting": f"{short}  greet: waiting",
         "/tasks running": "no tasks",
         "/tasks failed": "no tasks",
@@ -495,6 +495,22 @@ def test_an_outage_of_the_store_is_delivered(chat: Chat) -> None:
     outages.record(chat.engine.database, "artifacts.reachable", outage)
     for who in (ada, bob):
         received(chat.peer, who, "the artifact store s3://bucket answers again")
+
+
+def test_notices_about_disk_and_backups_are_delivered(chat: Chat) -> None:
+    """Before the disk is full, when it almost is, and when there is room again."""
+    ada = chat.pair(1)
+    data = {"path": "/data", "host": "home", "free_bytes": 400 * 1024 * 1024, "level": "low"}
+    outages.record(chat.engine.database, "disk.low", data)
+    received(chat.peer, ada, "the disk of /data on home gets full: 400 MB are left")
+    outages.record(chat.engine.database, "disk.low", {**data, "level": "critical"})
+    received(chat.peer, ada, "is almost full: 400 MB are left; tasks stop soon")
+    outages.record(chat.engine.database, "disk.recovered", {**data, "level": "ok"})
+    received(chat.peer, ada, "has room again: 400 MB are free")
+    outages.record(chat.engine.database, "backup.failed", {"error": "no room"})
+    received(chat.peer, ada, "the database is not backed up: no room")
+    outages.record(chat.engine.database, "backup.recovered", {"file": "/b/agent.db"})
+    received(chat.peer, ada, "backups work again: /b/agent.db")
 
 
 def test_notices_about_triggers_are_delivered(chat: Chat) -> None:

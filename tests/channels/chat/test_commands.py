@@ -131,6 +131,7 @@ def test_scopes_are_those_of_the_api() -> None:
     }
     assert {name: word.scope for name, word in COMMANDS.items()} == {
         "status": "read",
+        "open": "read",
         "help": "read",
         **{name: scopes[route] for name, route in routes.items()},
     }

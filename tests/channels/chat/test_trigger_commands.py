@@ -11,7 +11,8 @@ from agent.channels.chat.command_handler import CommandHandler
 from agent.core import audit
 from agent.core.scopes import SCOPES, implied
 from agent.store.db.database import Database
-from agent.tasks.read_models import task_documents
+from agent.store.read.task_list import TaskFilter
+from agent.tasks.read_models import task_documents, task_list
 from tests.support.recorded_triggers import fates, record_workflow, trigger_row
 
 OWNER = Principal("telegram", "7", implied(SCOPES), is_paired=True)
@@ -93,7 +94,7 @@ def test_free_text_starts_the_workflow_that_takes_it(
     assert reply == handler.reply(OWNER, " what is up?\n", "m1")
     assert reply.startswith("started assistant: task ")
     with sqlite_database.connect("reader") as connection:
-        (task,) = task_documents.list_tasks(connection, workflow="assistant", limit=9)
+        (task,) = task_list.list_tasks(connection, TaskFilter(workflow="assistant"), 9)
         document = task_documents.task_document(connection, task["id"])
     trigger = document["trigger"]
     assert datetime.fromisoformat(trigger.pop("at")).tzinfo is not None
@@ -120,4 +121,4 @@ def test_two_workflows_that_take_free_text_start_neither(
     reply = handler.reply(OWNER, "hello")
     assert "several workflows take free text (assistant, butler)" in reply
     with sqlite_database.connect("reader") as connection:
-        assert task_documents.list_tasks(connection, limit=9) == []
+        assert task_list.list_tasks(connection, limit=9) == []

@@ -47,7 +47,8 @@ def test_a_workflow_runs_right_after_init(cli: Cli) -> None:
     assert (cli.directory / "config.toml").read_text() == "[engine]\nslots = 3\n"
     assert (cli.directory / "data").stat().st_mode & 0o077 == 0
     elsewhere = cli("init", "some/where", "--json").json
-    assert len(elsewhere["made"]) == 2
+    # The configuration, the first workflow and the schema for editors.
+    assert len(elsewhere["made"]) == 3
     assert (cli.directory / "some/where/data/agent.db").exists()
 
 

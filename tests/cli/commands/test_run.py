@@ -191,9 +191,10 @@ def test_a_task_that_waits_on_a_person_is_exit_code_4(cli: Cli) -> None:
     assert document["steps"][0]["status"] == "waiting"
     result = cli("run", "waiting.yaml", code=4)
     assert "agent signal" in result.out
-    listed = cli("tasks").out
-    assert "waits for the signal 'go': agent show" in listed
-    assert "waits for a person" not in listed
+    listed = cli("tasks")
+    assert "waits for the signal 'go'" in listed.out
+    assert "2 tasks wait for a person or a signal: agent show " in listed.err
+    assert "waits for a person" not in listed.out
     for task in cli("tasks", "--json").json:
         cli("cancel", task["id"])
     assert "waits for the signal" not in cli("tasks").out
@@ -309,15 +310,46 @@ def test_logs_and_events_tell_what_happened(cli: Cli, arguments: list[str]) -> N
         pieces = cli("logs", task_id, "bad", "--attempt", "2", "--json").json
         assert [piece["text"].strip() for piece in pieces] == ["what went wrong"]
         assert cli("logs", task_id, "nowhere", code=3).err.startswith("agent: ")
+        whole = cli("logs", task_id).out.splitlines()
+        assert cli("logs", task_id, "--tail", "1").out.splitlines() == whole[-1:]
+        assert cli("logs", task_id, "--follow").out.splitlines() == whole, "its task has ended"
+        followed = cli("logs", task_id, "--follow", "--tail", "0").out
+        assert followed == ""
+        timed = cli("logs", task_id, "--timestamps").out.splitlines()
+        assert [line.partition("  ")[2] for line in timed] == whole
         return
     found = cli("events", task_id, "--json").json
     types = [event["type"] for event in found["events"]]
     assert types[0] == "task.created"
     assert types[-1] == "task.failed"
     assert [event["seq"] for event in found["events"]] == list(range(1, len(types) + 1))
-    first = cli("events", "--limit", "2", "--json").json
+    first = cli("events", "--from-start", "--limit", "2", "--json").json
     rest = cli("events", "--after", first["cursor"], "--json").json
     whole = cli("events", "--json").json
     assert first["events"] + rest["events"] == whole["events"]
+    newest = cli("events", "--limit", "2", "--json").json
+    assert newest["events"] == whole["events"][-2:], "the newest, the oldest of them first"
+    assert newest["cursor"] == whole["cursor"]
+    shown = cli("events", "--limit", "2")
+    assert len(shown.out.splitlines()) == 2
+    assert "--from-start" in shown.err
     assert "task.failed" in cli("events", task_id).out
     assert cli("events", "--after", "nonsense", code=2).err.startswith("agent: ")
+
+
+def test_a_file_is_compiled_again_only_when_it_has_changed(cli: Cli) -> None:
+    """An unchanged file starts its recorded version; a changed, broken or missing one is noticed."""
+    file = cli.write("flow.yaml", "name: flow\nsteps: {one: {wait: 1h}}\n")
+
+    def started() -> int:
+        version: int = cli("run", "--detach", "flow.yaml", "--json").json["version"]
+        return version
+
+    assert [started(), started(), started()] == [1, 1, 1]
+    assert (cli.directory / "data" / "workflows.compiled").exists()
+    file.write_text("name: flow\nsteps: {one: {wait: 2h}}\n", encoding="utf-8")
+    assert [started(), started()] == [2, 2]
+    file.write_text("name: flow\nsteps: {one: {wait: soon}}\n", encoding="utf-8")
+    assert "wait" in cli("run", "--detach", "flow.yaml", code=2).err
+    file.unlink()
+    assert "no such file" in cli("run", "--detach", "flow.yaml", code=2).err

@@ -79,7 +79,7 @@ def test_questions_are_asked_one_after_the_other(cli: Cli, at_terminal: Open) ->
     terminal.expect("empty keeps it): ")
     terminal.type('["echo", "7"]')
     terminal.expect("approve with these changes (yes or no)? ")
-    assert 'argv becomes ["echo", "7"]' in terminal.plain
+    assert 'argv: ["echo", 12] → ["echo", "7"]' in terminal.plain
     terminal.type("yes")
     assert terminal.wait() == 0
     assert "approved by" in terminal.plain and "succeeded" in terminal.plain

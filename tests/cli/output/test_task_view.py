@@ -30,6 +30,9 @@ def failed_with(command: str | None) -> dict[str, Any]:
     return {
         "id": "01HZX0000000000000ABCDEFGH",
         "status": "failed",
+        "version": 1,
+        "latest_version": 1,
+        "error": {**failure, "step": "pay"},
         "steps": [step(error=failure)],
     }
 

@@ -58,7 +58,7 @@ def test_a_loop_is_shown_as_it_goes_and_afterwards(cli: Cli) -> None:
     assert whole["usage"] == document["usage"] == whole["steps"][0]["usage"]
     assert whole["steps"][1]["usage"] is None
     assert "2 model calls" in cli("show", task["id"]).out
-    assert "no calls" in cli("show", task["id"], "plain").out
+    assert "attempt 1 of" in cli("show", task["id"], "plain").out
     cli("show", task["id"], "nothing", code=3)
     watched = cli("watch", task["id"])
     assert "look #3 model turn 2" in watched.err

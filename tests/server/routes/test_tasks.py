@@ -276,3 +276,25 @@ def test_calls_of_a_step(running: Running, client: httpx.Client) -> None:
     assert call["response"]["text"] == "[echo] good day"
     assert transcript["usage"]["turns"] == 1
     assert client.get(f"{address}/nothing/calls").status_code == 404
+
+
+def test_a_list_is_filtered_and_searched(running: Running, client: httpx.Client) -> None:
+    """Filters may be repeated, a search says how far it looked, and bad ones are refused."""
+    task_id = _start(client, "quick", input={"word": "needle-in-hay"})
+    running.wait_for_task(client, task_id, "succeeded")
+    found = client.get(
+        "/api/v1/tasks",
+        params={"search": "NEEDLE-in", "since": "1h", "status": ["succeeded", "failed"]},
+    ).json()
+    _exactly(TaskPage, found)
+    (task,) = found["tasks"]
+    assert (task["id"], task["input_preview"]) == (task_id, "word=needle-in-hay")
+    assert task["trigger"] == {"kind": "api", "id": None}
+    assert found["searched"]["tasks"] >= 1
+    nothing = client.get("/api/v1/tasks", params={"status": ["failed"], "search": "needle-in"})
+    assert nothing.json()["tasks"] == []
+    counted = client.get("/api/v1/tasks", params={"total": True, "limit": 1}).json()
+    assert counted["total"] >= 1
+    for wrong in ({"since": "soon"}, {"status": ["failed", "lost"]}, {"search": ""}):
+        refused = client.get("/api/v1/tasks", params=wrong)
+        assert refused.status_code == 422, wrong

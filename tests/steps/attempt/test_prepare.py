@@ -6,7 +6,7 @@ from agent.steps.attempt import prepare
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.types.attempt_input import Upstream
 from agent.steps.types.outcome import Failed, Json, Outcome, Succeeded
-from agent.workflows.graph import MAX_ITEMS, Graph, Step
+from agent.workflows.graph import MAX_ITEMS, Fanout, Graph, Step
 from tests.support.attempt import Trial, python, run
 
 READ = {"read": Upstream("succeeded", {"amount": 4, "lines": ["a", "b"], "text": "{{ inputs }}"})}
@@ -15,7 +15,10 @@ READ = {"read": Upstream("succeeded", {"amount": 4, "lines": ["a", "b"], "text":
 def expand(fanout: dict[str, Any], **options: Any) -> Outcome:
     """Run a group's attempt, which decides its items."""
     trial = python(
-        lambda: None, options={"fanout": fanout, **options}, upstream=READ, claim={"is_group": True}
+        lambda: None,
+        options={"fanout": Fanout(**fanout), **options},
+        upstream=READ,
+        claim={"is_group": True},
     )
     return run(trial.attempt())
 

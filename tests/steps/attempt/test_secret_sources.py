@@ -26,7 +26,7 @@ ALL = frozenset({()})
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowReads:
     """Return the slow reads of this process, with nothing read yet."""
     reads = SlowReads()
-    monkeypatch.setattr(secret_sources.sources, "slow", reads)
+    monkeypatch.setattr(secret_sources.sources, "_slow", reads)
     return reads
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agent.store import pruning
+from agent.store import backup
 from agent.store.db.database import Database, StoreError
 from agent.store.schema import migrate
 from agent.workflows.graph import Fanout
@@ -115,5 +115,5 @@ def test_the_schema_is_created_through_a_pooler(pooled_url: str, postgres_url: s
 def test_a_backup_through_a_pooler_is_refused(pooled_url: str, tmp_path: Path) -> None:
     """pg_dump changes its session permanently, which another client would get next."""
     with pytest.raises(StoreError, match=r"connection pooler.*name the server itself"):
-        pruning.backup(Database(pooled_url), tmp_path / "copy")
+        backup.write(Database(pooled_url), tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -703,7 +704,7 @@ def test_a_stored_secret_is_found(
         sound,
         tmp_path,
         "INSERT INTO workflows (name, version, hash, graph, created_at) VALUES ('told', 1, '', ?, 0)",
-        graph.model_dump_json(),
+        json.dumps(graph.model_dump()),
     )
     assert _violations(path) == []
     text = "UPDATE steps SET output = ? WHERE name = 'one'"

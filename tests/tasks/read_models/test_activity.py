@@ -8,7 +8,8 @@ from agent.core.state_machine import TaskStatus
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.outcome import Question, Retry, StepError, Succeeded, Waiting
 from agent.store.read.activity import Activity
-from agent.tasks.read_models import task_documents
+from agent.store.read.task_list import TaskFilter
+from agent.tasks.read_models import task_list
 from agent.workflows.graph import Fanout, RetryPolicy
 from tests.support.child_tasks import register
 from tests.support.engine import Hand, graph, other, step
@@ -22,11 +23,11 @@ def _of(hand: Hand, task_id: str) -> str:
     """Return a task's activity, which the document, the list and the filter must agree on."""
     found = str(hand.document(task_id)["activity"])
     with hand.database.connect("reader") as connection:
-        (listed,) = [t for t in task_documents.list_tasks(connection) if t["id"] == task_id]
+        (listed,) = [t for t in task_list.list_tasks(connection) if t["id"] == task_id]
         filtered = {
             activity
             for activity in Activity
-            if task_id in _ids(task_documents.list_tasks(connection, activity=activity))
+            if task_id in _ids(task_list.list_tasks(connection, TaskFilter(activities=(activity,))))
         }
     assert listed["activity"] == found
     assert filtered == {found}, "each task has one activity"
@@ -129,6 +130,6 @@ def test_the_list_names_a_signal_only_where_nothing_else_is_waited_for(
     other_wait = Waiting(Signal("go")) if beside is None else beside(hand)
     hand.settle({"a": other_wait, "b": Waiting(Signal("go"))})
     with hand.database.connect("reader") as connection:
-        (listed,) = task_documents.list_tasks(connection)
+        (listed,) = task_list.list_tasks(connection)
     assert listed["waits"] == 2
     assert listed["signal"] == ("go" if beside is None else None)

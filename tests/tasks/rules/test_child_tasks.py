@@ -11,7 +11,7 @@ from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.batch import Batch
 from agent.tasks.operator.operator import Operator
-from agent.tasks.read_models import person_waits, task_documents
+from agent.tasks.read_models import person_waits, task_list
 from agent.tasks.rescue import peer_takeover
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
@@ -24,7 +24,7 @@ from tests.support.step_functions import Gate
 def listed_tasks(reader: Reader) -> list[dict[str, Any]]:
     """Return all tasks as `agent tasks` lists them."""
     with reader.database.connect("reader") as connection:
-        return task_documents.list_tasks(connection)
+        return task_list.list_tasks(connection)
 
 
 def test_a_childs_output_becomes_its_steps_output(engine: Engine) -> None:

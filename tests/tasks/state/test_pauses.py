@@ -9,7 +9,7 @@ from agent.steps.types.outcome import Paused, Waiting
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from agent.tasks.operator import budget_pause
-from agent.tasks.read_models import task_documents
+from agent.tasks.read_models import task_list
 from tests.support.child_tasks import child_of, parent, register
 from tests.support.engine import Hand, graph, step
 from tests.upgrade.revisions import migrate_to
@@ -111,7 +111,7 @@ def test_the_migration_fills_the_columns_of_paused_tasks(
     with database.connect("reader") as reader:
         found = {
             task["id"][0]: (task["pause_kind"], task["pause_command"])
-            for task in task_documents.list_tasks(reader)
+            for task in task_list.list_tasks(reader)
         }
     assert found == {
         "a": ("budget", "budget 12345678 --usd X"),

@@ -18,7 +18,7 @@ from agent.store.db.database import Database
 from agent.store.engine import workers
 from agent.tasks import checker
 from agent.tasks.commit.blocked_steps import BlockedSteps
-from agent.tasks.read_models import task_documents
+from agent.tasks.read_models import task_list
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
 from agent.tasks.worker import outages
@@ -97,7 +97,7 @@ def test_only_steps_that_need_the_store_wait(engine: Engine, how: str) -> None:
         assert delayed["delay"]["store"] == "faulty://bucket"
         assert delayed["delay"]["error"]
         (listed,) = [
-            each for each in task_documents.list_tasks(engine._connection) if each["id"] == stuck
+            each for each in task_list.list_tasks(engine._connection) if each["id"] == stuck
         ]
         assert listed["delay"]["store"] == "faulty://bucket"
         assert [on["step"] for on in engine.document(stuck)["waiting_on"]] == ["big"]

@@ -83,6 +83,8 @@ output: {vendor: "{{ steps.fetch.output.vendor }}"}
     assert (pay.depends_on, pay.refers_to, pay.on_unknown) == (["lines"], ["fetch"], "ask")
     assert (tell.run_on, tell.kind, tell.config) == ("always", "nap", {})
     assert Graph.model_validate_json(graph.text) == graph
+    assert Graph.stored(graph.text, graph.hash) == graph
+    assert graph.checked().text == graph.text
 
 
 @pytest.mark.parametrize(

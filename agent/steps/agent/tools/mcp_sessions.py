@@ -34,7 +34,17 @@ async def load_sdk() -> None:
     """Import the SDK in a thread: it takes a second, which would block the event loop."""
     module = sys.modules.get("mcp")
     if module is None or getattr(module.__spec__, "_initializing", False):
-        await asyncio.to_thread(import_module, "mcp")
+        try:
+            await asyncio.to_thread(import_module, "mcp")
+        except ModuleNotFoundError as error:
+            if error.name != "mcp":
+                raise
+            raise DefiniteFailure(
+                "MCP servers need a library: `python -m pip install mcp`",
+                code="no_library",
+                kind="input",
+                may_retry=False,
+            ) from None
 
 
 class LostError(Exception):

@@ -32,6 +32,9 @@ class PrivateFiles:
         directory = os.fstat(parent)
         if (directory.st_dev, directory.st_ino, name) in self._names:
             return True
+        if (directory.st_dev, directory.st_ino) in self._inodes:
+            # A private directory, such as that of the backups.
+            return True
         try:
             found = os.stat(name, dir_fd=parent)
         except OSError:

@@ -87,8 +87,8 @@ def model_named(context: StepContext, name: str | None) -> Model:
 
 
 async def load(context: StepContext, name: str | None) -> None:
-    """Import the SDK of a model's provider in a thread; an unknown model is skipped."""
-    with contextlib.suppress(DefiniteFailure):
+    """Import the SDK of a model's provider in a thread; what cannot be used fails at the call."""
+    with contextlib.suppress(DefiniteFailure, ModelError):
         model = model_named(context, name)
         if model.key is not None:
             await context.secrets.prefetch(model.key, frozenset({()}))

@@ -1,4 +1,4 @@
-"""The checks of `agent doctor` on channels: can they be opened, do they receive and deliver."""
+"""What is wrong with channels, for `agent doctor` and the page of health: can they be opened and deliver."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

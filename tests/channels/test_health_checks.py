@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.commands.channel_checks import channel_checks
+from agent.channels.health_checks import channel_checks
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.config.settings import ServerSettings, Settings
 from agent.store.channels import cursors as store

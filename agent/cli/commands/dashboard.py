@@ -1,0 +1,95 @@
+"""`agent open`: the dashboard in a browser, signed in."""
+
+from typing import Annotated
+
+import typer
+
+from agent.cli import invocation, session
+from agent.cli.options import JsonOption
+
+
+def open_dashboard(
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option("--name", metavar="NAME", help="The session's name: answers are page:NAME."),
+    ] = "browser",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="DURATION", help="When the session ends, as in 12h.")
+    ] = "30d",
+    *,
+    qr: Annotated[
+        bool, typer.Option("--qr", help="Print the link as a QR code, for a phone.")
+    ] = False,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Print the link, and open no browser.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open the dashboard in a browser, signed in.
+
+    The link works once, and for a minute. `agent token list` shows the sessions.
+    """
+    from agent.cli.commands.token import duration_seconds
+    from agent.cli.output import terminal
+    from agent.daemon.instance_file import running_instance
+    from agent.server.one_time_links import new_link
+
+    session.require_person("open the dashboard")
+    settings = session.settings()
+    instance = running_instance(settings.home)
+    link, session_name = new_link(
+        settings,
+        name,
+        scope or ["admin"],
+        seconds=int(duration_seconds(expires)),
+        bound_url=None if instance is None else instance.api,
+    )
+    session.audit("open", session_name, scopes=scope or ["admin"])
+    if instance is None:
+        terminal.note(f"no agent is running: start it with `{invocation.program()} up`")
+    if qr:
+        _warn_of_local(link)
+    if as_json:
+        terminal.print_json({"url": link, "name": session_name, "scopes": scope or ["admin"]})
+        return
+    if qr:
+        import segno
+
+        segno.make(link, error="m").terminal(compact=True)
+    if not (qr or print_only) and _opens(link):
+        terminal.note(f"opened in a browser as the session {session_name!r}")
+        return
+    terminal.note("open this within a minute; it works once:")
+    terminal.print_line(link)
+
+
+def _opens(link: str) -> bool:
+    """Open the link in the browser of this desktop; return False where there is none."""
+    import os
+    import sys
+    import webbrowser
+
+    has_desktop = sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    if not has_desktop:
+        return False
+    try:
+        return webbrowser.open(link)
+    except webbrowser.Error:
+        return False
+
+
+def _warn_of_local(link: str) -> None:
+    """Say that a phone cannot reach an address of this machine."""
+    from agent.cli.output import terminal
+
+    if link.startswith(("http://127.", "http://localhost", "http://[::1]")):
+        terminal.note(
+            "this address is of this machine alone: a phone needs public_url in [server], as of a"
+            " proxy or a VPN"
+        )

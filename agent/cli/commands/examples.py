@@ -1,0 +1,31 @@
+"""`agent examples`: the example workflows that come with the program."""
+
+from typing import Annotated
+
+import typer
+
+from agent.cli.options import JsonOption
+
+
+def examples(
+    name: Annotated[
+        str | None, typer.Argument(metavar="EXAMPLE", help="Print this one's file.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """List the example workflows, or print one.
+
+    `agent init --example EXAMPLE` copies one, with the files that it needs.
+    """
+    from agent.cli import example_files
+    from agent.cli.output import terminal
+
+    if name is not None:
+        print(example_files.find(name).read_text(encoding="utf-8"), end="")
+        return
+    rows = [(each, example_files.description(path)) for each, path in example_files.names().items()]
+    if as_json:
+        terminal.print_json([{"name": each, "description": about} for each, about in rows])
+    else:
+        terminal.print_table(("example", "what it does"), rows)

@@ -1,0 +1,178 @@
+"""`agent status`: the agent at a glance, with the next command for each thing that needs a person."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import invocation, session
+from agent.cli.errors import Exit
+from agent.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from agent.config.loader import Configuration
+    from agent.daemon.instance_file import Instance
+    from agent.store.db.database import Database
+
+Document = dict[str, Any]
+Row = tuple[str, str, str, str | None]
+"""What it is about, what there is to say, the next command, and a colour."""
+
+
+def status(
+    *,
+    pid: Annotated[
+        bool, typer.Option("--pid", help="Print the agent's process id and nothing else.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the agent at a glance, and what needs you.
+
+    The exit code is 3 where no agent is running.
+    """
+    from agent.cli.output import terminal
+
+    connection = session.remote()
+    if connection is None:
+        document = _local(session.configuration())
+    else:
+        found = connection.get("status")
+        connection.close()
+        about = {name: found.pop(name) for name in ("version", "started_at")}
+        document = {"agent": about | {"running": True}, **found}
+    if pid:
+        if process_id := document["agent"].get("process_id"):
+            print(process_id)
+    elif as_json:
+        terminal.print_json(document)
+    else:
+        _print(document)
+    if not document["agent"]["running"]:
+        raise typer.Exit(int(Exit.REFUSED))
+
+
+def _local(configuration: "Configuration") -> Document:
+    from agent import bootstrap, overview
+    from agent.daemon.instance_file import running_instance
+
+    settings = configuration.settings
+    instance = running_instance(settings.home)
+    document: Document = {
+        "agent": {"running": False},
+        "configuration": configuration.place.describe(),
+        "database": None,
+    }
+    if not bootstrap.has_database(settings):
+        return document
+    database = bootstrap.open_database(settings)
+    document["agent"] = _agent(database, instance)
+    document["database"] = "PostgreSQL" if database.path is None else str(database.path)
+    if instance is not None:
+        document["outdated_settings"] = instance.outdated_keys(configuration)
+    with database.connect("reader") as connection, connection.snapshot():
+        now = database.clock.now()
+        return document | overview.overview_document(connection, settings.budget, now)
+
+
+def _agent(database: "Database", instance: "Instance | None") -> Document:
+    from agent import bootstrap
+
+    if instance is not None:
+        return {
+            "running": True,
+            "process_id": instance.process_id,
+            "version": instance.version,
+            "started_at": instance.started_at,
+            "api": instance.api,
+        }
+    holder = bootstrap.holder_of(database)
+    if holder is None or holder.role != "daemon":
+        return {"running": False}
+    return {"running": True, "process_id": holder.process_id}
+
+
+def _print(document: Document) -> None:
+    from agent.cli.output import terminal
+
+    agent = document["agent"]
+    terminal.print_line(_headline(agent), "bold" if agent["running"] else "yellow")
+    rows = [*_places(document), *(_overview(document) if "tasks" in document else ())]
+    program = invocation.program()
+    width = max((len(text) for _, text, command, _ in rows if command), default=0)
+    for what, text, command, style in rows:
+        line = f"  {what:<14}{text}"
+        if command:
+            line = f"  {what:<14}{text:<{min(width, 52)}}  {program} {command}"
+        terminal.print_line(line, style)
+
+
+def _headline(agent: Document) -> str:
+    from agent.cli.output import terminal
+
+    if not agent["running"]:
+        return f"no agent is running: `{invocation.program()} up` starts one"
+    version = f" {agent['version']}" if agent.get("version") else ""
+    since = ""
+    if agent.get("started_at"):
+        took = terminal.duration(terminal.seconds_between(agent["started_at"], None))
+        since = f" since {terminal.moment(agent['started_at'])} ({took})"
+    process = f", process {agent['process_id']}" if agent.get("process_id") else ""
+    return f"agent{version} is running{since}{process}"
+
+
+def _places(document: Document) -> Iterator[Row]:
+    if api := document["agent"].get("api"):
+        yield "HTTP API", api, "", None
+    if "configuration" in document:
+        yield "configuration", document["configuration"], "", None
+        yield "database", document["database"] or "none yet", "", None
+    if outdated := document.get("outdated_settings"):
+        yield "settings", f"older than the file: {', '.join(outdated)}", "reload", "yellow"
+
+
+def _overview(document: Document) -> Iterator[Row]:
+    counts = document["tasks"]
+    text = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none running"
+    yield "tasks", text, "tasks", None
+    yield from _attention(document)
+    schedules = document["schedules"]
+    if schedules["count"]:
+        yield "next", _next(schedules["first"]), "schedules", None
+    yield "spend today", _spend(document["spend"]), "budget", None
+
+
+def _attention(document: Document) -> Iterator[Row]:
+    """Yield what needs a person, with the command that deals with the first of each kind."""
+    from agent.cli.output.terminal import one_line, short
+
+    if first := document["questions"]["first"]:
+        text = f"{document['questions']['count']} open: {one_line(first[0]['message'], 36)}"
+        yield "questions", text, f"approvals {short(first[0]['id'])}", "yellow"
+    if first := document["unknown"]["first"]:
+        task, step = short(first[0]["task"]), first[0]["step"]
+        text = f"{document['unknown']['count']} effect(s): {one_line(first[0]['action'], 30)}"
+        yield "unknown", text, f"resolve {task} {step} --done|--retry|--fail", "yellow"
+    if first := document["failed"]["first"]:
+        text = f"{document['failed']['count']} in the last day: {first[0]['workflow']}"
+        yield "failed", text, f"show {short(first[0]['id'])}", "red"
+    if first := document["broken"]["first"]:
+        plural = "schedules" if first[0]["kind"] == "schedule" else "watchers"
+        text = (
+            f"{document['broken']['count']}: {first[0]['id']}: {one_line(first[0]['problem'], 30)}"
+        )
+        yield "broken", text, f"{plural} show {first[0]['id']}", "red"
+
+
+def _next(schedules: list[Document]) -> str:
+    from agent.cli.output import terminal
+
+    return ", ".join(
+        f"{each['id']} in {terminal.duration(terminal.seconds_until(each['next_at']))}"
+        for each in schedules[:2]
+    )
+
+
+def _spend(day: Document) -> str:
+    usd = f"${day['usd']:.2f}" + (f" of ${day['usd_limit']:.2f}" if day["usd_limit"] else "")
+    limit = f" of {day['tokens_limit']:,}" if day["tokens_limit"] else ""
+    return f"{usd}, {day['tokens']:,}{limit} tokens"

@@ -1,0 +1,65 @@
+"""Pieces of logs as text: a whole page at a time, since a log may have hundreds of thousands of lines."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from agent.cli.output import terminal
+
+Piece = dict[str, Any]
+
+
+def text_of(pieces: Sequence[Piece], *, has_steps: bool, has_times: bool) -> str:
+    """Return pieces as lines, each led by its time and its step where those are wanted."""
+    written = "\n".join(piece["text"] for piece in pieces)
+    # Escaping page by page costs little; only a page that needs it is escaped piece by piece.
+    is_harmless = terminal.harmless(written) == written
+    lines = []
+    for piece in pieces:
+        text = piece["text"].rstrip("\n")
+        if not is_harmless:
+            text = terminal.harmless(text)
+        lead = _time(piece["at"]) if has_times else ""
+        if has_steps:
+            lead += _step(piece["step"], piece["attempt"])
+        if lead:
+            text = lead + (text.replace("\n", f"\n{lead}") if "\n" in text else text)
+        if piece["stream"] == "stderr":
+            text = terminal.styled(text, "dim")
+        lines.append(text)
+    lines.append("")
+    return "\n".join(lines)
+
+
+def last_lines(pieces: Sequence[Piece], count: int) -> list[Piece]:
+    """Return the pieces that hold the last lines; the first of them may be cut."""
+    kept: list[Piece] = []
+    for piece in reversed(pieces):
+        lines = piece["text"].rstrip("\n").split("\n")
+        if len(lines) >= count:
+            return [{**piece, "text": "\n".join(lines[len(lines) - count :])}, *reversed(kept)]
+        count -= len(lines)
+        kept.append(piece)
+    return list(reversed(kept))
+
+
+def line_count(pieces: Sequence[Piece]) -> int:
+    """Return how many lines pieces have."""
+    return sum(piece["text"].rstrip("\n").count("\n") + 1 for piece in pieces)
+
+
+def _time(instant: str) -> str:
+    return f"{_local_second(instant[:19])}{instant[19:23]}  "
+
+
+@lru_cache(maxsize=256)
+def _step(name: str, attempt: int) -> str:
+    return f"{name} (attempt {attempt}) | " if attempt > 1 else f"{name} | "
+
+
+@lru_cache(maxsize=64)
+def _local_second(instant: str) -> str:
+    """Return the second of an instant in local time: `2026-11-18 05:31:15`."""
+    there = datetime.fromisoformat(f"{instant}+00:00").astimezone()
+    return there.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,66 @@
+"""The sections of the configuration about operation: backups, disk space, traces."""
+
+from pydantic import Field
+
+from agent.config.models import Section
+
+
+class BackupSettings(Section):
+    """Backups of a SQLite database by the running agent. For PostgreSQL use pg_dump."""
+
+    every_hours: float = Field(
+        default=24.0,
+        ge=0,
+        le=8760,
+        description="How often a copy is written and opened again to check it. 0: never.",
+    )
+    keep: int = Field(
+        default=7, ge=1, le=1000, description="Copies to keep; older ones are removed."
+    )
+    directory: str = Field(
+        default="backups",
+        min_length=1,
+        description="Where the copies are; relative to the home directory.",
+    )
+    before_upgrade: bool = Field(
+        default=True,
+        description="Whether a SQLite database is copied there before a new version of the agent"
+        " upgrades it.",
+    )
+
+
+class DiskSettings(Section):
+    """The disk space that must stay free in the directories of the agent's files."""
+
+    low_mb: int = Field(
+        default=500,
+        ge=0,
+        le=10**9,
+        description="Below this the channels get a notification, and /readyz says degraded. 0: never.",
+    )
+    critical_mb: int = Field(
+        default=50,
+        ge=0,
+        le=10**9,
+        description="Below this there is another notification, and /readyz answers 503. 0: never.",
+    )
+    check_seconds: float = Field(
+        default=60.0, ge=0.05, le=86_400, description="How often the space is checked."
+    )
+
+
+class TelemetrySettings(Section):
+    """Traces by OpenTelemetry: one for each task. Needs the extra `otel`."""
+
+    endpoint: str = Field(
+        default="",
+        pattern=r"^$|^https?://\S+$",
+        description='Where spans are sent by OTLP over HTTP, as in "http://127.0.0.1:4318". Empty: no'
+        " traces. OTEL_EXPORTER_OTLP_HEADERS holds the headers for it.",
+    )
+    service_name: str = Field(
+        default="agent", min_length=1, description="The name of this agent in traces."
+    )
+    sample_ratio: float = Field(
+        default=1.0, ge=0, le=1, description="The share of tasks that are traced."
+    )

@@ -1,0 +1,126 @@
+"""Settings for commands that need few of them, without loading pydantic.
+
+To check a whole configuration takes longer than most commands. So the hash of a file that was found
+to be right is kept in the home directory. As long as the file has that hash, a command takes the few
+values that it needs as they stand in it. Every other setting, and every other file, is read and
+checked as a whole.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from agent.config.locations import Locations
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+
+DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "agent": {"home": "data", "trusted_users": [], "trusted_groups": []},
+    "artifacts": {"url": ""},
+    "database": {"url": ""},
+    "engine": {"lease_seconds": 60.0, "steps_per_task": 20_000},
+    "workflows": {"directory": "workflows"},
+}
+"""The settings that are taken as they stand, with the models' defaults; a test compares them."""
+
+_CHECKED: Final = "config.checked"
+_PREFIX: Final = "AGENT_"
+_URL: Final = "AGENT_DATABASE__URL"
+_ADDRESSES: Final = ("sqlite:////", "postgresql://", "postgres://")
+
+
+def settings_at(
+    base: Path,
+    file: Path | None,
+    environment: Mapping[str, str],
+    version: str,
+    load: Callable[[], "Settings"],
+) -> "Settings":
+    """Return the settings of a configuration; `load` reads and checks all of it.
+
+    `version` is that of the program: another one may find other things wrong.
+    """
+    set_here = {name for name in environment if name.startswith(_PREFIX) and "__" in name}
+    url = environment.get(_URL, "")
+    if set_here - {_URL} or (url and not url.startswith(_ADDRESSES)):
+        return load()
+    try:
+        text = b"" if file is None else file.read_bytes()
+        document = tomllib.loads(text.decode())
+        home = base / (
+            environment.get("AGENT_HOME") or document.get("agent", {}).get("home", "data")
+        )
+    except (OSError, ValueError, TypeError, AttributeError):
+        # The other way says what is wrong.
+        return load()
+    digest = _hash(version, text)
+    if file is not None and not _is_checked(home, digest):
+        checked = load()
+        _remember(home, digest)
+        return checked
+    if environment.get("AGENT_HOME"):
+        document.setdefault("agent", {})["home"] = str(home.absolute())
+    if url:
+        document.setdefault("database", {})["url"] = url
+    return cast("Settings", QuickSettings(base, file, document, load))
+
+
+class QuickSettings(Locations):
+    """A few settings as they stand in the file; the whole configuration where another is read."""
+
+    trusted_by_environment: tuple[list[str], list[str]] = ([], [])
+
+    def __init__(
+        self,
+        base: Path,
+        file: Path | None,
+        document: dict[str, Any],
+        load: Callable[[], "Settings"],
+    ) -> None:
+        self.base = base
+        self.file = file
+        self._load = load
+        for name in DEFAULTS:
+            setattr(self, name, _Section(self, name, document.get(name, {})))
+
+    @cached_property
+    def whole(self) -> "Settings":
+        """The whole configuration."""
+        return self._load()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+
+class _Section:
+    def __init__(self, settings: QuickSettings, name: str, values: dict[str, Any]) -> None:
+        self._settings = settings
+        self._name = name
+        self.__dict__.update(DEFAULTS[name])
+        self.__dict__.update({key: values[key] for key in DEFAULTS[name].keys() & values.keys()})
+
+    def __getattr__(self, key: str) -> Any:
+        return getattr(getattr(self._settings.whole, self._name), key)
+
+
+def _is_checked(home: Path, digest: str) -> bool:
+    with suppress(OSError):
+        return (home / _CHECKED).read_text("ascii", "replace").strip() == digest
+    return False
+
+
+def _remember(home: Path, digest: str) -> None:
+    # Without it the next command checks the file again.
+    with suppress(OSError):
+        if home.is_dir():
+            (home / _CHECKED).write_text(f"{digest}\n", "ascii")
+
+
+def _hash(version: str, text: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(version.encode() + b"\0" + text).hexdigest()

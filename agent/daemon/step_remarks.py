@@ -1,0 +1,141 @@
+"""Remarks about steps: what will fail when they run, found without running anything.
+
+They are advice, not problems: a module, a model or a workflow may still be added before a task runs.
+"""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agent.steps.kinds import python_modules
+from agent.steps.spec.configs import METHODS
+from agent.workflows.compile.inputs import InputError, check_inputs
+from agent.workflows.diagnostics import did_you_mean
+from agent.workflows.directory import Entry
+from agent.workflows.graph import Graph, Step
+from agent.workflows.templates.templates import has_templates, is_template
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+
+
+def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None") -> list[str]:
+    """Return the remarks about a file's steps; of a file with problems, about those without any.
+
+    `known` are the workflows beside it. Without settings, what depends on them is not checked.
+    """
+    steps = entry.workflow.graph.steps if entry.workflow is not None else entry.steps
+    lines: list[str] = []
+    for step in steps:
+        try:
+            found = list(_about(step, entry.path, known, settings))
+        except Exception as error:
+            # Remarks are advice: an error here must not keep a workflow from running.
+            found = [f"it could not be checked further: {type(error).__name__}: {error}"]
+        lines += [f"step {step.name}: {text}" for text in found]
+    return lines
+
+
+def _about(
+    step: Step, path: Path, known: Mapping[str, Graph], settings: "Settings | None"
+) -> Iterator[str]:
+    match step.kind:
+        case "python":
+            yield from _about_function(step, path)
+        case "workflow":
+            yield from _about_child(step, known)
+        case "llm" | "agent" if settings is not None:
+            yield from _about_model(step, settings)
+        case "http" if settings is not None:
+            yield from _about_address(step, settings)
+
+
+def _about_function(step: Step, path: Path) -> Iterator[str]:
+    """Remark on a module or a function that is missing, and on arguments that do not fit."""
+    from agent.steps.kinds import function_source
+
+    call, given = step.config.get("call"), step.config.get("with", {})
+    if not isinstance(call, str) or is_template(call):
+        return
+    if not python_modules.module_exists(call, str(path)):
+        name = call.partition(":")[0]
+        yield f"the module {name!r} is neither beside {path.name} nor installed"
+        return
+    names = frozenset(given) if isinstance(given, dict) else None
+    problem = function_source.find_problem(call, str(path), names)
+    if problem is not None:
+        yield problem
+
+
+def _about_child(step: Step, known: Mapping[str, Graph]) -> Iterator[str]:
+    """Remark on a child workflow that is missing, or that would refuse its inputs."""
+    name = step.config.get("name")
+    if not isinstance(name, str) or is_template(name):
+        return
+    if name not in known:
+        hint = did_you_mean(name, known)
+        yield f"no workflow file is called {name!r}" + (f"; {hint}" if hint else "")
+        return
+    inputs = step.config.get("with", {})
+    if not isinstance(inputs, dict):
+        return
+    try:
+        check_inputs(
+            known[name], inputs, [key for key, value in inputs.items() if has_templates(value)]
+        )
+    except InputError as error:
+        yield from (f"{name}: {problem}" for problem in error.problems)
+
+
+def _about_model(step: Step, settings: "Settings") -> Iterator[str]:
+    """Remark on a model that the configuration does not have."""
+    from agent.models.errors import ModelError
+    from agent.models.registry import registry_of
+
+    name = step.config.get("model")
+    if isinstance(name, str) and is_template(name):
+        return
+    registry = registry_of(settings.models, settings.llm, settings.budget)
+    try:
+        registry.get(name)
+    except ModelError as error:
+        hint = did_you_mean(name, registry.models) if name else None
+        yield str(error) + (f"; {hint}" if hint else "")
+
+
+def _about_address(step: Step, settings: "Settings") -> Iterator[str]:
+    """Remark on an address that steps may not reach; names are not resolved."""
+    reconcile = step.config.get("reconcile")
+    parts = [step.config, reconcile if isinstance(reconcile, dict) else {}]
+    for url in (part.get(method) for part in parts for method in METHODS):
+        host = _host(url) if isinstance(url, str) else None
+        address = None if host is None else _address(host)
+        if host is None or address is None:
+            continue
+        from agent.steps.http.address_policy import AddressPolicy
+
+        if not AddressPolicy(settings.http.allow_private).allows(host, address):
+            yield (
+                f"{host} is not a public address and will be refused; to allow it, set"
+                f' allow_private = ["{host}"] in [http] of the configuration'
+            )
+
+
+def _host(url: str) -> str | None:
+    """Return the host of an address; None where a template makes it."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    return None if host is None or is_template(host) or "{" in host else host
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    if host == "localhost" or host.endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

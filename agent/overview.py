@@ -1,0 +1,80 @@
+"""What a person wants to know at a glance: what runs, what waits for them, and what went wrong."""
+
+from typing import Any, Final
+
+from agent.approvals import approval_documents
+from agent.config.models import BudgetSettings
+from agent.core.clock import SECOND, to_iso
+from agent.core.state_machine import TriggerStatus
+from agent.store.db.database import Connection
+from agent.store.engine import trigger_rows
+from agent.store.engine.trigger_rows import TriggerRow
+from agent.store.read import health
+from agent.store.read.task_list import TaskFilter
+from agent.tasks.read_models import spending, task_list
+
+Document = dict[str, Any]
+
+LATELY_SECONDS: Final = 86_400.0
+"""Failures count for this long."""
+_MOST: Final = 100
+"""Entries of each kind that are read."""
+_SHOWN: Final = 3
+"""Entries of each kind that are returned."""
+
+
+def overview_document(connection: Connection, budget: BudgetSettings, now: int) -> Document:
+    """Return counts, and the first entries of what needs attention; the caller reads in one snapshot."""
+    questions = approval_documents.list_approvals(connection, limit=_SHOWN)
+    unknown = [
+        {"task": task_id, "step": step, "action": action}
+        for task_id, step, action in health.unknown_calls(connection)
+    ]
+    failed = _failed_lately(connection, now)
+    rows = trigger_rows.all_rows(connection)
+    return {
+        "tasks": health.open_task_counts(connection),
+        "questions": {
+            "count": health.pending_approvals(connection),
+            "first": _chosen(questions, "id", "task", "step", "message"),
+        },
+        "unknown": {"count": len(unknown), "first": unknown[:_SHOWN]},
+        "failed": {
+            "count": len(failed),
+            "first": _chosen(failed, "id", "workflow", "ended_at"),
+        },
+        "schedules": _schedules(rows),
+        "broken": _broken(rows),
+        "spend": spending.day_document(connection, budget, now),
+    }
+
+
+def _failed_lately(connection: Connection, now: int) -> list[Document]:
+    since = to_iso(now - int(LATELY_SECONDS * SECOND)) or ""
+    failed = task_list.list_tasks(connection, TaskFilter(statuses=("failed",)), _MOST)
+    return [task for task in failed if (task["ended_at"] or "") >= since]
+
+
+def _schedules(rows: list[TriggerRow]) -> Document:
+    due = [
+        (row.next_at, row.id)
+        for row in rows
+        if row.kind == "schedule" and row.status == TriggerStatus.ACTIVE and row.next_at is not None
+    ]
+    first = [{"id": name, "next_at": to_iso(at)} for at, name in sorted(due)[:_SHOWN]]
+    return {"count": len(due), "first": first}
+
+
+def _broken(rows: list[TriggerRow]) -> Document:
+    """Return schedules and watchers that cannot be used, or whose last polls failed."""
+    broken = [
+        {"id": row.id, "kind": row.kind, "problem": row.problem or row.last_error}
+        for row in rows
+        if row.status == TriggerStatus.BROKEN
+        or (row.status == TriggerStatus.ACTIVE and row.failures)
+    ]
+    return {"count": len(broken), "first": broken[:_SHOWN]}
+
+
+def _chosen(entries: list[Document], *names: str) -> list[Document]:
+    return [{name: entry[name] for name in names} for entry in entries[:_SHOWN]]

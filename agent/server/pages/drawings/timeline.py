@@ -1,0 +1,165 @@
+"""A timeline that squeezes the times in which nothing ran: bars in per cent of its width.
+
+A task that ran for two seconds, waited two days for a person and ran for one second more is drawn as
+two stretches with a marked gap between them. Within a stretch the scale is the same everywhere.
+"""
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_GAPS: Final = 6
+GAP_PERCENT: Final = 6.0
+MIN_BAR_PERCENT: Final = 0.6
+_WORTH_SQUEEZING: Final = 0.25
+"""The part of the busy time that a gap must exceed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in microseconds: an attempt, a wait, or a child task."""
+
+    start: int
+    end: int
+    status: str
+    label: str
+    is_wait: bool = False
+    """Whether nothing ran in it: it may be squeezed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One line: a step with its attempts, or a child with its own."""
+
+    name: str
+    spans: tuple[Span, ...]
+    depth: int = 0
+    href: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One rectangle; positions are per cent of the width."""
+
+    x: float
+    width: float
+    status: str
+    label: str
+    is_wait: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A squeezed stretch."""
+
+    x: float
+    width: float
+    microseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRow:
+    """A row with its bars."""
+
+    row: TimelineRow
+    bars: list[Bar]
+
+    @property
+    def ran_microseconds(self) -> int | None:
+        """How long something of it ran; None where it only waited."""
+        ran = [span for span in self.row.spans if not span.is_wait]
+        if not ran:
+            return None
+        busy = _busy(ran, min(span.start for span in ran), max(span.end for span in ran))
+        return sum(end - start for start, end in busy)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All rows on one scale."""
+
+    rows: list[DrawnRow]
+    gaps: list[Gap]
+    microseconds: int
+    """From the first start to the last end."""
+
+
+def draw_timeline(rows: Sequence[TimelineRow]) -> Timeline:
+    """Put rows on one scale."""
+    spans = [span for row in rows for span in row.spans]
+    if not spans:
+        return Timeline([], [], 0)
+    scale = _Scale.over(spans)
+    drawn = [DrawnRow(row, [_bar(scale, span) for span in row.spans]) for row in rows]
+    return Timeline(drawn, scale.gaps(), scale.times[-1] - scale.times[0])
+
+
+def _bar(scale: "_Scale", span: Span) -> Bar:
+    left, right = scale.percent(span.start), scale.percent(span.end)
+    width = max(right - left, MIN_BAR_PERCENT)
+    return Bar(
+        round(min(left, 100.0 - width), 2), round(width, 2), span.status, span.label, span.is_wait
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """A map from time to per cent, straight between its points."""
+
+    times: list[int]
+    percents: list[float]
+    squeezed: list[tuple[int, int]] = field(default_factory=list)
+
+    @staticmethod
+    def over(spans: Sequence[Span]) -> "_Scale":
+        first = min(span.start for span in spans)
+        last = max(*(span.end for span in spans), first + 1)
+        busy = _busy(spans, first, last)
+        squeezed = _gaps(busy, first, last)
+        total = last - first - sum(end - start for start, end in squeezed)
+        room = 100.0 - GAP_PERCENT * len(squeezed)
+        times, percents = [first], [0.0]
+        for start, end in [*squeezed, (last, last)]:
+            if start > times[-1]:
+                percents.append(percents[-1] + room * (start - times[-1]) / max(total, 1))
+                times.append(start)
+            if end > start:
+                percents.append(percents[-1] + GAP_PERCENT)
+                times.append(end)
+        return _Scale(times, percents, squeezed)
+
+    def percent(self, time: int) -> float:
+        number = min(max(bisect_right(self.times, time), 1), len(self.times) - 1)
+        start, end = self.times[number - 1], self.times[number]
+        low, high = self.percents[number - 1], self.percents[number]
+        return min(max(low + (high - low) * (time - start) / (end - start), 0.0), 100.0)
+
+    def gaps(self) -> list[Gap]:
+        return [
+            Gap(round(self.percent(start), 2), GAP_PERCENT, end - start)
+            for start, end in self.squeezed
+        ]
+
+
+def _busy(spans: Sequence[Span], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the times in which something ran, joined and in order, with the two ends."""
+    ran = sorted((span.start, span.end) for span in spans if not span.is_wait)
+    joined: list[tuple[int, int]] = [(first, first)]
+    for start, end in [*ran, (last, last)]:
+        if start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _gaps(busy: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the longest times between, if they are long beside what ran."""
+    active = sum(end - start for start, end in busy)
+    least = max(active * _WORTH_SQUEEZING, (last - first) * GAP_PERCENT / 100)
+    between = [(left[1], right[0]) for left, right in itertools.pairwise(busy)]
+    long = [gap for gap in between if gap[1] - gap[0] > least]
+    return sorted(sorted(long, key=lambda gap: gap[0] - gap[1])[:MAX_GAPS])

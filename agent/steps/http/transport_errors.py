@@ -1,0 +1,41 @@
+"""Why a remote was not reached, as a code that workflows and people can tell apart."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpcore
+import httpx
+
+
+def transport_code(problem: BaseException) -> str:
+    """Return `dns`, `refused`, `tls`, `timeout`, or `transport` for anything else."""
+    for error in _chain(problem):
+        if isinstance(error, socket.gaierror | UnicodeError):
+            return "dns"
+        if isinstance(error, ConnectionRefusedError):
+            return "refused"
+        if isinstance(error, ssl.SSLError):
+            return "tls"
+        if isinstance(error, httpcore.TimeoutException | httpx.TimeoutException | TimeoutError):
+            return "timeout"
+    return "transport"
+
+
+def is_bad_certificate(problem: BaseException) -> bool:
+    """Whether the certificate of a remote was refused."""
+    return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(problem))
+
+
+def _chain(problem: BaseException | None) -> Iterator[BaseException]:
+    """Return an exception and those that it was raised from; an exception group's members too."""
+    waiting, seen = [problem], set[int]()
+    while waiting:
+        error = waiting.pop(0)
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+        waiting += [error.__cause__, error.__context__]

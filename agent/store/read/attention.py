@@ -1,0 +1,63 @@
+"""What needs a person besides questions: used-up budgets, triggers in trouble, missed schedules."""
+
+from typing import Any, Final
+
+from agent.store.db.database import Connection
+
+Found = dict[str, Any]
+
+_TRIGGER: Final = (
+    "id",
+    "workflow",
+    "name",
+    "kind",
+    "status",
+    "alert",
+    "failures",
+    "problem",
+    "last_error",
+    "last_ok_at",
+)
+_MISSED: Final = ("id", "workflow", "name", "reason", "nominal_at", "until_at", "count")
+_PAUSED: Final = (
+    "id",
+    "workflow_name",
+    "pause_reason",
+    "pause_command",
+    "parent_task_id",
+)
+
+
+def budget_pauses(connection: Connection, most: int) -> list[Found]:
+    """Return tasks that are paused because a budget is used up, the oldest first."""
+    rows = connection.query(
+        f"SELECT {', '.join(_PAUSED)} FROM tasks WHERE status = 'paused' AND pause_kind = 'budget'"
+        " ORDER BY id LIMIT :most",
+        most=most,
+    )
+    return [dict(zip(_PAUSED, row, strict=True)) for row in rows]
+
+
+def troubled_triggers(connection: Connection, most: int) -> list[Found]:
+    """Return triggers that are broken, whose polls fail, or whose file has a problem."""
+    rows = connection.query(
+        f"SELECT {', '.join(_TRIGGER)} FROM triggers WHERE status <> 'removed'"
+        " AND (status = 'broken' OR alert IS NOT NULL OR problem IS NOT NULL)"
+        " ORDER BY id LIMIT :most",
+        most=most,
+    )
+    return [dict(zip(_TRIGGER, row, strict=True)) for row in rows]
+
+
+def missed_schedules(connection: Connection, most: int) -> list[Found]:
+    """Return schedules whose latest instants were missed, and that have not run since."""
+    rows = connection.query(
+        "SELECT t.id, t.workflow, t.name, f.reason, f.nominal_at, f.until_at, f.count"
+        " FROM triggers AS t JOIN firings AS f ON f.trigger_id = t.id"
+        " WHERE t.kind = 'schedule' AND t.status <> 'removed' AND f.status = 'missed'"
+        " AND f.key = (SELECT l.key FROM firings AS l WHERE l.trigger_id = t.id"
+        " ORDER BY l.recorded_at DESC, l.nominal_at DESC LIMIT 1)"
+        " ORDER BY f.recorded_at DESC LIMIT :most",
+        most=most,
+    )
+    return [dict(zip(_MISSED, row, strict=True)) for row in rows]

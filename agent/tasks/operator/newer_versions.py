@@ -1,0 +1,60 @@
+"""The newer versions of a task's workflow: which one a retry or a fork may choose, and the remark about it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_versions
+from agent.tasks.errors import RefusedError
+from agent.tasks.rules.retry_fork import NewestVersion
+from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.locked_task import LockedTask
+from agent.workflows.compile.inputs import InputError
+
+
+class NewerVersions:
+    """What is recorded of a task's workflow besides the version of the task."""
+
+    def __init__(self, tx: Connection, graphs: GraphCache, old: LockedTask) -> None:
+        self._tx = tx
+        self._graphs = graphs
+        self._name = old.task.workflow_name
+        self._own = old.task.workflow_version
+        self._newest = workflow_versions.latest_number(tx, self._name)
+        self._is_chosen = False
+
+    def chosen(self) -> NewestVersion:
+        """Return the newest version; raise `RefusedError` if the workflow was removed."""
+        if self._newest is None:
+            raise RefusedError(
+                f"the workflow {self._name!r} was removed: it has no newest version;"
+                " without --latest the task goes on with its own"
+            )
+        self._is_chosen = True
+        graph = self._graphs.get(self._tx, self._name, self._newest)
+        return NewestVersion(self._newest, graph)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of an input that it does not fit the version that was chosen."""
+        try:
+            yield
+        except InputError as error:
+            if not self._is_chosen:
+                raise
+            text = f"the input does not fit version {self._newest} of {self._name}: {error}"
+            raise RefusedError(text) from None
+
+    def remark(self, new: LockedTask, asked_again: Sequence[str] = ()) -> str:
+        """Return what to add to the message of a command: the version, or that there is a newer one."""
+        if self._is_chosen:
+            if self._newest == self._own:
+                return f"; version {self._own} of {self._name} is the newest"
+            text = f" on version {new.task.workflow_version} of {self._name}, after {self._own}"
+            return text + (f"; asked again: {', '.join(asked_again)}" if asked_again else "")
+        if self._newest is not None and self._newest > self._own:
+            return (
+                f" on its own version, {self._own}; version {self._newest} of {self._name} is newer:"
+                " --latest goes on with that"
+            )
+        return ""

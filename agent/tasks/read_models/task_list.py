@@ -1,0 +1,166 @@
+"""The list of tasks, a page at a time: the same for the command line, the API, chats and pages."""
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from agent.core.clock import SECOND, to_iso
+from agent.core.plain_json import Json
+from agent.store.db.database import Connection
+from agent.store.read import task_list
+from agent.store.read.task_list import TaskFilter
+from agent.tasks.read_models import listed_waits
+from agent.tasks.read_models.task_documents import summary
+from agent.workflows.durations import parse_duration
+
+Document = dict[str, Json]
+
+MAX_COUNTED: Final = 10_000
+"""A total above this is not counted to its end."""
+MAX_SEARCH: Final = 200
+"""Characters of a text to search for."""
+SEARCH_SECONDS: Final = 2.0
+"""How long one page searches; the next page continues."""
+_SEARCHED_AT_ONCE: Final = 100
+_PREVIEW: Final = 200
+
+
+def list_tasks(
+    connection: Connection,
+    wanted: TaskFilter | None = None,
+    limit: int = 50,
+    before: str | None = None,
+) -> list[Document]:
+    """Return the newest tasks that a filter selects, or those older than one, as short documents.
+
+    A filter with a search needs `page`, which says how far it got.
+    """
+    return documents_of(
+        connection, task_list.ids(connection, wanted or TaskFilter(), limit, before)
+    )
+
+
+def page(
+    connection: Connection,
+    wanted: TaskFilter,
+    limit: int,
+    before: str | None = None,
+    *,
+    has_total: bool = False,
+) -> Document:
+    """Return a page of tasks with `next`, which is `before` of the next page, or null.
+
+    A search looks through the newest tasks for `SEARCH_SECONDS` at most. Its page may have fewer
+    tasks than `limit` and still a `next`. `searched` has the number of tasks that it looked through and
+    when the oldest of them was created. With `has_total`, `total` is how many tasks there are, no more
+    than `MAX_COUNTED`; it is null for a search.
+    """
+    searched = None
+    if wanted.search is None:
+        found = task_list.ids(connection, wanted, limit + 1, before)
+        following = found[limit - 1] if len(found) > limit else None
+    else:
+        found, following, searched = _search(connection, wanted, limit, before)
+    is_counted = has_total and wanted.search is None
+    return {
+        "tasks": documents_of(connection, found[:limit]),
+        "next": following,
+        "total": task_list.count(connection, wanted, MAX_COUNTED) if is_counted else None,
+        "searched": searched,
+    }
+
+
+def parse_since(text: str, now: int) -> int:
+    """Return the instant that `2h`, `7d`, `2026-11-01` or `2026-11-01T09:30` stands for.
+
+    A date or time without a zone is in the zone of this machine. Raises `ValueError` for people.
+    """
+    text = text.strip()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now - round(parse_duration(text) * SECOND)
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is no time: write how long ago, such as 2h or 7d, or a date or time, such"
+                " as 2026-11-01 or 2026-11-01T09:30"
+            ) from None
+    try:
+        return round(moment.astimezone().timestamp() * SECOND)
+    except (OverflowError, ValueError, OSError):
+        raise ValueError(f"{text!r} is too far from now") from None
+
+
+def _search(
+    connection: Connection, wanted: TaskFilter, limit: int, before: str | None
+) -> tuple[list[str], str | None, Document]:
+    """Return the ids of tasks that a search finds, where to continue, and how far it got."""
+    clock = connection.database.clock
+    give_up = clock.monotonic() + SEARCH_SECONDS
+    found: list[str] = []
+    oldest, count = before, 0
+    while True:
+        batch = task_list.matches(connection, wanted, _SEARCHED_AT_ONCE, oldest)
+        for task_id, is_match in batch:
+            oldest, count = task_id, count + 1
+            found += [task_id] * is_match
+            if len(found) == limit:
+                break
+        is_end = len(batch) < _SEARCHED_AT_ONCE and (not batch or oldest == batch[-1][0])
+        if is_end or len(found) == limit or clock.monotonic() > give_up:
+            break
+    created = task_list.rows(connection, [oldest])[0]["created_at"] if count and oldest else None
+    return found, None if is_end else oldest, {"tasks": count, "back_to": to_iso(created)}
+
+
+def documents_of(connection: Connection, task_ids: list[str]) -> list[Document]:
+    """Return some tasks as a list shows them, the newest first."""
+    if not task_ids:
+        return []
+    rows = task_list.rows(connection, task_ids)
+    waiting = listed_waits.of_tasks(connection, rows)
+    return [
+        {
+            **summary(row),
+            "error": _loaded(row["error"]),
+            "input_preview": input_preview(row["input"]),
+            "trigger": _trigger(row),
+            "parent": row["parent_task_id"],
+            "waiting_for": waiting.get(row["id"], []),
+            **listed_waits.counts(waiting.get(row["id"], [])),
+            "delay": _loaded(row["delay"]),
+        }
+        for row in rows
+    ]
+
+
+def input_preview(text: str) -> str:
+    """Return the beginning of a stored input as one line: `amount=250, vendor=Example`."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        # Only the beginning of a large input was read.
+        value = None
+    if isinstance(value, dict):
+        text = ", ".join(f"{name}={_plain(member)}" for name, member in value.items())
+    text = " ".join(text.split())
+    return text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1]}…"
+
+
+def _plain(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _trigger(row: dict[str, Any]) -> Document:
+    """Return what started a task: its kind, and the schedule or watcher if it was one."""
+    try:
+        given = json.loads(row["trigger"] or "{}")
+    except ValueError:
+        # Only the beginning of a large one was read.
+        given = None
+    return {"kind": (given or {}).get("kind"), "id": row["trigger_id"]}
+
+
+def _loaded(text: str | None) -> Json:
+    return json.loads(text) if text is not None else None

@@ -1,0 +1,127 @@
+"""The processor time of everyday commands, beside that of a Python that does nothing.
+
+Each command is a new process, as at a prompt. The bare interpreter and the commands take turns, so a
+busy machine slows both; the least time of each counts, which other processes disturb the least.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.options import Options
+from bench.process import ROOT
+from bench.rows import Row, row
+from bench.stores import Stores
+
+BARE: Final = "python"
+DRIVER: Final = "psycopg"
+_FILES: Final = 12
+_FLOW: Final = """\
+name: {name}
+description: Fetches a page and reports what it says.
+inputs:
+  address: {{type: string, default: "https://example.com"}}
+steps:
+  fetch:
+    http: {{url: "{{{{ inputs.address }}}}"}}
+    retry: {{max_attempts: 4}}
+  count:
+    depends_on: [fetch]
+    shell: {{argv: [echo, "{{{{ steps.fetch.output.status }}}}"], effect: none}}
+  ask:
+    depends_on: [count]
+    if: steps.count.output.exit_code == 0
+    approval: {{message: "Report {{{{ steps.count.output.stdout | trim }}}}?"}}
+output: "{{{{ steps.count.output.stdout | trim }}}}"
+"""
+
+
+def run(asked: Options, stores: Stores, _: int) -> Iterator[Row]:
+    """Measure on each store, and what does without one once."""
+    if "agent" not in asked.engines:
+        return
+    rounds = 2 if asked.is_quick else 15
+    for store in asked.stores:
+        with stores.directory() as directory, stores.fresh(store) as url:
+            bench = _CommandBench(directory, url)
+            for case, milliseconds, ratio in bench.measure(store, rounds):
+                yield row("agent", store, "cli", case=case, cpu_ms=milliseconds, times_bare=ratio)
+
+
+class _CommandBench:
+    """A directory with a configuration, workflow files and one task."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._directory = directory
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_")}
+        # Users have compiled modules.
+        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._environment = inherited | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        config = directory / "config.toml"
+        config.write_text(f'[database]\nurl = "{url}"\n', encoding="utf-8")
+        self._files = []
+        for number in range(_FILES):
+            file = directory / f"flow-{number}.yaml"
+            file.write_text(_FLOW.format(name=f"flow_{number}"), encoding="utf-8")
+            self._files.append(file.name)
+        self._agent("db", "upgrade")
+        self._agent("run", "--detach", self._files[0])
+        self._task = self._agent("tasks", "--json").partition('"id": "')[2].partition('"')[0]
+
+    def measure(self, store: str, rounds: int) -> Iterator[tuple[str, float, float]]:
+        """Yield each case with its least milliseconds of processor time, and as multiple of bare Python."""
+        agent = [sys.executable, "-m", "agent.cli"]
+        cases = {
+            BARE: [sys.executable, "-c", "pass"],
+            "--help": [*agent, "--help"],
+            "version": [*agent, "version"],
+            "tasks": [*agent, "tasks"],
+            "show": [*agent, "show", self._task],
+            "approvals": [*agent, "approvals"],
+            "pause": [*agent, "pause", self._task],
+            "run --detach": [*agent, "run", "--detach", self._files[0]],
+            "validate": [*agent, "validate", *self._files],
+        }
+        if store == "postgres":
+            cases[DRIVER] = [sys.executable, "-c", "import psycopg"]
+        least: dict[str, float] = {}
+        # The first round fills the caches of modules and of files.
+        for number in range(rounds + 1):
+            for case, command in cases.items():
+                seconds = self._cpu_seconds(command)
+                if number > 0:
+                    least[case] = min(seconds, least.get(case, seconds))
+        for case, seconds in least.items():
+            yield case, round(seconds * 1000, 1), round(seconds / least[BARE], 2)
+
+    def _cpu_seconds(self, command: list[str]) -> float:
+        process = subprocess.Popen(
+            command,
+            cwd=self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} exited with {process.returncode}")
+        return usage.ru_utime + usage.ru_stime
+
+    def _agent(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent.cli", *arguments],
+            cwd=self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
+        return done.stdout

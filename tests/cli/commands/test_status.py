@@ -1,0 +1,83 @@
+"""`agent status`, `agent reload` and `agent stop` with a running agent."""
+
+import pytest
+
+from tests.support.cli import Cli
+
+FAILING = "name: failing\nsteps:\n  fail: {shell: {argv: ['false'], effect: none}}\n"
+DEAF = """\
+name: deaf
+steps:
+  wait: {shell: {argv: [sh, -c, "trap '' TERM; sleep 20"], effect: none}}
+"""
+ASKING = "name: asking\nsteps:\n  ask: {approval: {message: Send the invoice?}}\n"
+
+
+def test_without_an_agent(cli: Cli) -> None:
+    """Each command says so; only asking for an agent that should run is a failure."""
+    cli("init")
+    shown = cli("status", code=3)
+    assert shown.out.startswith("no agent is running: `agent up` starts one")
+    assert str(cli.directory / "config.toml") in shown.out
+    assert cli("status", "--json", code=3).json["agent"] == {"running": False}
+    assert "no agent is running" in cli("reload", code=3).err
+    assert cli("stop").out == "no agent is running\n"
+
+
+def test_before_the_first_command(cli: Cli) -> None:
+    """Nothing is created by looking."""
+    assert "none yet" in cli("status", code=3).out
+    assert not (cli.directory / "data").exists()
+
+
+@pytest.mark.process
+def test_a_running_agent(cli: Cli) -> None:
+    """It is described at a glance, takes over its changed file, and ends on request."""
+    cli("init")
+    cli("config", "set", "server.port", "0", "engine.slots", "5")
+    cli.write("failing.yaml", FAILING)
+    cli.write("asking.yaml", ASKING)
+    failed = cli("run", "failing.yaml", "--json", code=1).json["id"]
+    cli("run", "asking.yaml", "--json", "--no-input", code=4)
+    with cli.daemon() as process:
+        cli.wait_for((cli.directory / "data" / "daemon.json").exists)
+        text = cli("status").out
+        assert f"process {process.pid}" in text.splitlines()[0]
+        assert cli("status", "--pid").out == f"{process.pid}\n"
+        assert "1 waiting" in text
+        assert "1 open: Send the invoice?" in text
+        assert f"agent show {failed[-8:]}" in text
+        assert "spend today" in text
+        assert len(text.splitlines()) <= 12
+        hint = cli("config", "set", "engine.slots", "6", "server.port", "1").err
+        assert "`agent reload` applies it" in hint
+        assert "needs a restart for server.port" in hint
+        findings = [each["message"] for each in cli("doctor", "--json").json["findings"]]
+        assert any("older settings than the file: engine.slots;" in each for each in findings)
+        assert "older than the file: engine.slots, server.port" in cli("status").out
+        answer = cli("reload")
+        assert "applied: engine.slots" in answer.out
+        assert "needs a restart: server.port" in answer.out
+        api = cli("status", "--json").json["agent"]["api"]
+        assert cli("--server", api, "reload", "--json").json["applied"] == []
+        assert cli("--server", api, "status").out.startswith("agent ")
+        (cli.directory / "config.toml").write_text("[engine]\nslots = 0\n")
+        assert "slots" in cli("reload", code=2).err
+        (cli.directory / "config.toml").write_text("")
+        stopped = cli("stop")
+        assert stopped.out == "stopped\n"
+        assert f"process {process.pid}" in stopped.err
+    assert cli("status", "--json", code=3).json["agent"] == {"running": False}
+
+
+@pytest.mark.process
+def test_stop_now_does_not_wait_for_steps(cli: Cli) -> None:
+    """A command that ignores SIGTERM is left to the next start."""
+    cli.write("config.toml", "[engine]\nshutdown_seconds = 3600.0\n[server]\nenabled = false\n")
+    cli.write("deaf.yaml", DEAF)
+    with cli.daemon():
+        task = cli("run", "deaf.yaml", "--json").json["id"]
+        cli.wait_for(lambda: cli.task(task)["steps"][0]["status"] == "running")
+        assert "still runs after 0.2 s" in cli("stop", "--timeout", "0.2", code=3).err
+        assert cli("stop", "--now", "--json").json["message"] == "stopped"
+    cli("cancel", task)

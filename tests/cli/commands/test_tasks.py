@@ -1,0 +1,82 @@
+"""`agent tasks`: filters, search, how to see more, and mistakes in its arguments."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
+
+HELLO = "name: hello\ninputs: {word: {type: string, default: hi}}\nsteps: {say: {shell: {argv: [echo, '{{ inputs.word }}'], effect: none}}}\n"
+WAITS = "name: waits\nsteps: {w: {wait: {signal: go}}}\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """Return a directory with three ended tasks and one that waits."""
+    cli = Cli(tmp_path_factory.mktemp("tasks"))
+    cli.write("workflows/hello.yaml", HELLO)
+    cli.write("workflows/waits.yaml", WAITS)
+    cli("run", "waits", "--no-input", code=4)
+    for word in ("Zürich", "Bern", "Basel"):
+        cli("run", "hello", "-i", f"word={word}")
+    return cli
+
+
+def test_a_list_says_how_to_see_more(place: Cli) -> None:
+    """On standard error, so that scripts read tasks only."""
+    shown = place("tasks", "--limit", "2")
+    assert len(shown.out.splitlines()) == 3
+    assert "2 of 4 tasks; --limit 4 shows all" in shown.err
+    before = shown.err.partition("--before ")[2].split()[0]
+    rest = place("tasks", "--before", before, "--json").json
+    assert [task["input_preview"] for task in rest] == ["word=Zürich", ""]
+    assert "of 4" not in place("tasks").err
+
+
+def test_filters_and_search(place: Cli) -> None:
+    """Several statuses at once; a text in the input or output, in any case."""
+    assert len(place("tasks", "-s", "succeeded", "-s", "running", "--json").json) == 4
+    (waiting,) = place("tasks", "--waiting", "--json").json
+    assert waiting["workflow"] == "waits"
+    assert "waits for the signal 'go'" in place("tasks", "--waiting").out
+    (found,) = place("tasks", "--search", "ZÜRICH", "--since", "1h", "--json").json
+    assert found["input_preview"] == "word=Zürich"
+    assert place("tasks", "--search", "nowhere").out == "no tasks match\n"
+    assert place("tasks", "--since", "0s", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "hint"),
+    [
+        (["--workflow", "helo"], 3, "did you mean hello?"),
+        (["--workflow", "zzz"], 3, "there are hello, waits"),
+        (["--status", "waiting"], 2, "--waiting"),
+        (["--activity", "asleep"], 2, "there is no activity 'asleep'"),
+        (["--since", "lately"], 2, "2h or 7d"),
+        (["--search", ""], 2, "1 to 200 characters"),
+        (["--trigger", "none"], 3, "none"),
+    ],
+)
+def test_mistakes_are_errors(place: Cli, arguments: list[str], code: int, hint: str) -> None:
+    """An empty list would look like an answer."""
+    assert hint in place("tasks", *arguments, code=code).err
+
+
+@pytest.mark.parametrize("command", [["tasks"], ["tasks", "--json"], ["events"]])
+def test_a_closed_pipe_ends_a_command_quietly(place: Cli, command: list[str]) -> None:
+    """As in `agent events | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PROGRAM, *command],
+        check=False,
+        cwd=place.directory,
+        env=place.environment,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    os.close(writing)
+    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr

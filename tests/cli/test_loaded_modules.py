@@ -1,0 +1,110 @@
+"""How fast a command feels: it loads what it needs, counted in modules, which no busy machine changes.
+
+`python -m bench --only cli` measures the processor time that follows from it.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli
+
+LOADED = """
+import json, sys
+from agent.cli.main import main
+sys.argv = ["agent", *sys.argv[1:]]
+code = 0
+try:
+    main()
+except SystemExit as end:
+    code = end.code or 0
+names = sorted(sys.modules)
+print(json.dumps([code, len(names), sorted({name.split(".")[0] for name in names})]), file=sys.stderr)
+"""
+HEAVY = {
+    "alembic", "anthropic", "apscheduler", "asyncio", "email", "fastapi", "httpx", "jinja2",
+    "jsonschema_rs", "mcp", "openai", "prompt_toolkit", "psycopg", "pydantic", "rich", "ruamel",
+    "sqlalchemy", "sqlmodel", "ssl", "structlog", "tomlkit", "uvicorn",
+}  # fmt: skip
+FLOW = """\
+name: flow
+inputs: {name: {type: string, default: you}}
+steps:
+  one: {shell: {argv: [echo, "{{ inputs.name }}"], effect: none}}
+  two: {depends_on: [one], wait: 1h}
+"""
+
+
+def loaded(cli: Cli, *arguments: str) -> tuple[int, set[str]]:
+    """Return how many modules a command loads in a new process, and the packages among them."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments],
+        cwd=cli.directory,
+        env=cli.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, count, packages = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    return count, set(packages)
+
+
+@pytest.fixture
+def task(cli: Cli) -> str:
+    """Return a task of a file that is recorded, under a configuration that was checked."""
+    cli("init")
+    cli.write("flow.yaml", FLOW)
+    task_id: str = cli("run", "--detach", "flow.yaml", "--json").json["id"]
+    return task_id
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["--version"]])
+def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: list[str]) -> None:
+    """Help and version need neither typer nor anything of the engine."""
+    count, packages = loaded(cli, *arguments)
+    assert not packages & (HEAVY | {"typer", "click", "tomllib", "pysqlite3", "sqlite3"})
+    assert count <= 125
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most"),
+    [
+        (["tasks"], 280),
+        (["tasks", "--limit", "5"], 280),
+        (["show", "TASK"], 310),
+        (["approvals"], 285),
+        (["pause", "TASK"], 335),
+        (["run", "--detach", "flow.yaml"], 335),
+    ],
+)
+def test_everyday_commands_need_the_driver_and_typer(
+    cli: Cli, task: str, arguments: list[str], most: int
+) -> None:
+    """On SQLite: no SQLAlchemy, no structlog, no pydantic, no event loop, no templates."""
+    count, packages = loaded(cli, *(task if word == "TASK" else word for word in arguments))
+    assert not packages & HEAVY
+    assert count <= most
+
+
+def test_on_postgresql_the_same_command_adds_the_driver(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    """With PostgreSQL psycopg comes on top, and what psycopg itself loads."""
+    cli = Cli(tmp_path, AGENT_DATABASE__URL=empty_postgres_url)
+    cli("db", "upgrade")
+    _, packages = loaded(cli, "tasks")
+    assert "psycopg" in packages
+    assert not packages & (HEAVY - {"psycopg", "asyncio", "email", "ssl"})
+
+
+def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
+    """Files are checked without a database, a log or a server."""
+    cli.write("flow.yaml", FLOW)
+    count, packages = loaded(cli, "validate", "flow.yaml")
+    needed = {"pydantic", "jinja2", "ruamel", "jsonschema_rs", "asyncio", "email", "ssl"}
+    assert not packages & (HEAVY - needed)
+    assert count <= 640

@@ -1,0 +1,1 @@
+"""Pictures of every page: `make screens` writes them to `build/screens`."""

@@ -1,0 +1,91 @@
+"""Timelines: bars in order and in proportion, long gaps squeezed."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.server.pages.drawings.timeline import (
+    GAP_PERCENT,
+    MAX_GAPS,
+    Span,
+    TimelineRow,
+    draw_timeline,
+)
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[TimelineRow]:
+    """Draw rows of spans at any times."""
+    spans = []
+    for _ in range(draw(st.integers(1, 12))):
+        start = draw(st.integers(0, DAY))
+        length = draw(st.integers(0, DAY))
+        spans.append(Span(start, start + length, "succeeded", "", draw(st.booleans())))
+    return [TimelineRow("step", (span,)) for span in spans]
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows())
+def test_bars_stay_inside_and_keep_their_order(found: list[TimelineRow]) -> None:
+    """What starts later is never drawn further left, except at the right edge."""
+    drawn = draw_timeline(found)
+    bars = [(row.row.spans[0].start, bar) for row in drawn.rows for bar in row.bars]
+    for _, bar in bars:
+        assert bar.x >= 0
+        assert bar.x + bar.width <= 100.01
+        assert bar.width > 0
+    ordered = sorted(bars, key=lambda each: each[0])
+    for (_, left), (_, right) in itertools.pairwise(ordered):
+        if left.x + left.width < 99.9:
+            assert left.x <= right.x + 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows())
+def test_at_most_a_few_gaps_are_squeezed(found: list[TimelineRow]) -> None:
+    """Gaps have a bound and do not overlap."""
+    gaps = draw_timeline(found).gaps
+    assert len(gaps) <= MAX_GAPS
+    for left, right in itertools.pairwise(gaps):
+        assert left.x + left.width <= right.x + 0.01
+
+
+def test_two_days_of_waiting_take_little_room() -> None:
+    """The attempts before and after a wait are drawn on one scale."""
+    drawn = draw_timeline(
+        [
+            TimelineRow("fetch", (Span(0, 2 * SECOND, "succeeded", "attempt 1"),)),
+            TimelineRow(
+                "pay",
+                (
+                    Span(2 * SECOND, 2 * DAY, "waiting", "waits", is_wait=True),
+                    Span(2 * DAY, 2 * DAY + 2 * SECOND, "succeeded", "attempt 1"),
+                ),
+            ),
+        ]
+    )
+    fetch, pay = drawn.rows[0].bars[0], drawn.rows[1].bars[1]
+    assert fetch.width == pay.width == 47.0
+    assert [gap.microseconds for gap in drawn.gaps] == [2 * DAY - 2 * SECOND]
+    assert drawn.rows[1].bars[0].width == GAP_PERCENT
+
+
+def test_a_short_pause_is_drawn_as_long_as_it_was() -> None:
+    """Time between two attempts that is short beside them is not squeezed."""
+    drawn = draw_timeline(
+        [
+            TimelineRow("a", (Span(0, 10 * SECOND, "succeeded", ""),)),
+            TimelineRow("b", (Span(11 * SECOND, 21 * SECOND, "succeeded", ""),)),
+        ]
+    )
+    assert drawn.gaps == []
+    assert drawn.rows[1].bars[0].x == round(1100 / 21, 2)
+
+
+def test_nothing_ran_yet() -> None:
+    """A task without attempts has an empty timeline."""
+    assert draw_timeline([TimelineRow("a", ())]).rows == []

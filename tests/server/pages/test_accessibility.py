@@ -1,0 +1,92 @@
+"""Every page in both themes: axe finds nothing serious, nothing overflows a phone, nothing is injected."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from agent.server.pages.assets import all_assets
+from agent.store.db.database import Database
+from agent.store.schema import migrate
+from tests.screens.addresses import addresses
+from tests.support.browser import DESKTOP, PHONE, sign_in, viewing
+from tests.support.sample_dashboard import NASTY, STEPS, fill, fill_nasty
+from tests.support.server import Running
+
+AXE = Axe()
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, str]]]:
+    """Return a server with something on every page, and the addresses of its pages."""
+    home = tmp_path_factory.mktemp("filled")
+    database = Database(f"sqlite:///{home}/agent.db")
+    migrate.upgrade(database)
+    with Running(database, Path(home), STEPS) as running:
+        yield running, addresses(fill(running))
+
+
+@pytest.mark.parametrize(("theme", "size"), [("light", PHONE), ("dark", DESKTOP)])
+def test_pages_are_accessible(
+    browser: Browser, filled: tuple[Running, dict[str, str]], theme: str, size: dict[str, int]
+) -> None:
+    """Contrast, names, roles and order: no violation of serious or critical impact on any page."""
+    running, pages = filled
+    found: dict[str, Any] = {}
+    with viewing(browser, running, dark=theme == "dark", size=size, has_refusals=True) as viewer:
+        # Loaded by the browser itself: the pages' own policy allows no other script.
+        for name, path in pages.items():
+            page = viewer.open(path)
+            serious = [
+                (violation["id"], [node["html"][:200] for node in violation["nodes"][:3]])
+                for violation in AXE.run(page).response["violations"]
+                if violation["impact"] in ("serious", "critical")
+            ]
+            if serious:
+                found[name] = serious
+            if wide := _overflow(page):
+                found[f"{name} is wider than the screen"] = wide
+    assert not found
+
+
+def _overflow(page: Page) -> list[str]:
+    """Return what makes a page scroll sideways."""
+    shown: list[str] = page.evaluate(
+        "() => document.documentElement.scrollWidth <= innerWidth ? [] :"
+        " [...document.querySelectorAll('body *')]"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+        ".slice(0, 5).map(e => e.outerHTML.slice(0, 120))"
+    )
+    return shown
+
+
+def test_nothing_can_be_injected(browser: Browser, tmp_path: Path) -> None:
+    """Markup in every text that users, models or remotes can fill is shown as text."""
+    database = Database(f"sqlite:///{tmp_path}/agent.db")
+    migrate.upgrade(database)
+    with Running(database, tmp_path, STEPS) as running:
+        pages = addresses(fill_nasty(running))
+        with viewing(browser, running, size=DESKTOP, has_refusals=True) as viewer:
+            shown = set()
+            for name, path in pages.items():
+                page = viewer.open(path)
+                assert page.locator("#injected, [onerror], main script").count() == 0, name
+                assert page.evaluate("() => window.injected") is None, name
+                if NASTY in page.locator("main").inner_text():
+                    shown.add(name)
+    assert {"inbox", "tasks", "question"} <= shown
+
+
+def test_pages_are_small(filled: tuple[Running, dict[str, str]]) -> None:
+    """With its style sheet, script and icon each page is under 100 kB as it is sent."""
+    running, pages = filled
+    with running.client("") as client:
+        client.cookies.set(running.server.cookie, sign_in(running))
+        files = sum(len(asset.zipped) for asset in all_assets().values())
+        for name, path in pages.items():
+            with client.stream("GET", path) as response:
+                sent = sum(len(piece) for piece in response.iter_raw())
+            assert files + sent < 100_000, (name, files, sent)

@@ -1,0 +1,216 @@
+"""What people do on the dashboard, in a real browser: answer, act on many, and lose a race."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from agent.core import audit
+from tests.support.browser import viewing
+from tests.support.sample_dashboard import CHOICE, PAY_INVOICE, TRIP, question_of
+from tests.support.sample_workflows import SIGNALLED
+from tests.support.server import Running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workflows(running: Running) -> None:
+    for text in (PAY_INVOICE, TRIP, CHOICE, SIGNALLED):
+        running.add_workflow(text)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_open(running: Running, client: httpx.Client) -> None:
+    """Each test begins with an empty inbox."""
+    for asked in client.get("/api/v1/approvals").json()["approvals"]:
+        client.post(f"/api/v1/tasks/{asked['task']}/cancel")
+
+
+def _ask(client: httpx.Client, workflow: str) -> tuple[str, str]:
+    """Start a workflow; return its task and its question."""
+    created = client.post(f"/api/v1/workflows/{workflow}/tasks")
+    assert created.status_code == 201, created.text
+    task_id = str(created.json()["id"])
+    return task_id, str(question_of(client, task_id)["id"])
+
+
+def _card(page: Page, question: str) -> str:
+    card = f'[data-question="{question}"]'
+    expect(page.locator(card)).to_be_visible()
+    return card
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_approve_with_an_edit(
+    browser: Browser, running: Running, client: httpx.Client, scripts: bool
+) -> None:
+    """The changed value is what runs; the comment is kept; the notice says what was decided."""
+    task_id, question = _ask(client, "pay-invoice")
+    with viewing(browser, running, scripts=scripts, name="phone") as viewer:
+        page = viewer.open("/")
+        card = page.locator(_card(page, question))
+        card.get_by_text("Change it before you approve").click()
+        card.get_by_label("argv").fill('["echo", "pay", "--amount", "99"]')
+        card.get_by_label("Comment").fill("less, as agreed")
+        card.get_by_role("button", name="Approve").click()
+        expect(page.locator(".notice")).to_contain_text("Approved: Pay invoice 4711")
+        expect(page.locator(f'[data-question="{question}"]')).to_have_count(0)
+    done = running.wait_for_task(client, task_id, "succeeded")
+    assert done["output"] == "pay --amount 99"
+    decision = client.get(f"/api/v1/approvals/{question}").json()["decision"]
+    assert (decision["channel"], decision["comment"]) == ("page", "less, as agreed")
+    assert decision["by"].startswith("phone")
+
+
+def test_answer_by_schema(browser: Browser, running: Running, client: httpx.Client) -> None:
+    """A value that does not fit is refused with what was typed; then it is corrected."""
+    task_id, question = _ask(client, "book-trip")
+    with viewing(browser, running, has_refusals=True) as viewer:
+        page = viewer.open("/")
+        card = page.locator(_card(page, question))
+        card.get_by_label("City").fill("Görlitz")
+        card.get_by_label("Nights").fill("99")
+        card.get_by_label("Breakfast").select_option("yes")
+        card.get_by_role("button", name="Answer").click()
+        expect(page.locator("#problem")).to_contain_text("99")
+        expect(page.get_by_label("City")).to_have_value("Görlitz")
+        page.get_by_label("Nights").fill("3")
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator(".notice.done")).to_contain_text("Answered")
+    output = running.wait_for_task(client, task_id, "succeeded")["output"]
+    assert output == {"city": "Görlitz", "nights": 3, "room": "double", "breakfast": True}
+
+
+def test_choose_deny_and_defer(browser: Browser, running: Running, client: httpx.Client) -> None:
+    """A choice is answered, a payment denied, and another one put off."""
+    chosen, _ = _ask(client, "pick-cover")
+    denied, refused = _ask(client, "pay-invoice")
+    _, later = _ask(client, "pay-invoice")
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/")
+        page.get_by_label("Forest").check()
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator(".notice")).to_contain_text("Answered")
+        card = page.locator(_card(page, refused))
+        card.get_by_label("Comment").fill("too much")
+        card.get_by_role("button", name="Deny").click()
+        expect(page.locator(".notice")).to_contain_text("Denied")
+        card = page.locator(_card(page, later))
+        card.get_by_text("Decide later").click()
+        card.get_by_role("button", name="4 hours").click()
+        expect(page.locator("#deferred-title")).to_be_visible()
+        expect(page.locator(_card(page, later))).to_contain_text("reminder")
+    assert running.wait_for_task(client, chosen, "succeeded")["output"] == "Forest"
+    assert "too much" in str(running.wait_for_task(client, denied, "failed")["error"])
+
+
+def test_the_difference_from_the_last_time(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """A step that was approved before shows what is different now, or that nothing is."""
+    _, first = _ask(client, "pay-invoice")
+    edits = {"edits": {"env": {"REFERENCE": "RE-1"}}}
+    client.post(f"/api/v1/approvals/{first}/approve", json=edits)
+    _, second = _ask(client, "pay-invoice")
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/")
+        difference = page.locator(_card(page, second)).locator(".diff")
+        expect(difference.locator("del")).to_contain_text("RE-1")
+        expect(difference.locator("ins")).to_contain_text("RE-4711")
+        client.post(f"/api/v1/approvals/{second}/approve")
+        _, third = _ask(client, "pay-invoice")
+        expect(page.locator(_card(page, third))).to_contain_text("The same as the last time")
+
+
+def test_two_browsers_race_for_one_answer(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """The second answer changes nothing, and its author sees who was first."""
+    _, question = _ask(client, "pay-invoice")
+    with (
+        viewing(browser, running, name="first", scripts=False) as one,
+        viewing(browser, running, name="second", scripts=False) as two,
+    ):
+        pages = [viewer.open("/") for viewer in (one, two)]
+        for page, button in zip(pages, ("Approve", "Deny"), strict=True):
+            page.locator(_card(page, question)).get_by_role("button", name=button).click()
+        expect(pages[0].locator(".notice")).to_contain_text("Approved")
+        expect(pages[1].locator(".notice.problem")).to_contain_text("approved already by first")
+    assert client.get(f"/api/v1/approvals/{question}").json()["status"] == "approved"
+
+
+def test_an_answer_given_elsewhere_removes_the_card(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """A person who types into the card sees who answered, and the focus is on that notice."""
+    _, question = _ask(client, "pay-invoice")
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/")
+        page.locator(_card(page, question)).get_by_label("Comment").fill("half a sent")
+        client.post(f"/api/v1/approvals/{question}/deny", json={"reason": "no"})
+        notice = page.locator("#notices .notice")
+        expect(notice).to_contain_text("denied by owner (api)")
+        expect(notice).to_be_focused()
+        expect(page.locator(f'[data-question="{question}"]')).to_have_count(0)
+
+
+def test_bulk_cancel_with_a_preview(
+    browser: Browser,
+    running: Running,
+    client: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The preview says what happens to each task; only what can be canceled is, and is audited."""
+    monkeypatch.setattr(audit, "_path", tmp_path / "audit")
+    ids = [
+        str(client.post(f"/api/v1/workflows/{name}/tasks").json()["id"])
+        for name in ("signalled", "signalled", "quick")
+    ]
+    running.wait_for_task(client, ids[2], "succeeded")
+    with viewing(browser, running, name="bulk") as viewer:
+        page = viewer.open("/tasks")
+        for task_id in ids:
+            page.locator(f"#task-{task_id} input[type=checkbox]").check()
+        page.get_by_role("button", name="Cancel…").click()
+        expect(page.locator("h1")).to_have_text("Cancel 2 tasks?")
+        expect(page.locator(f"#task-{ids[2]}")).to_contain_text("nothing to cancel")
+        expect(page.locator(f"#task-{ids[0]}")).to_contain_text("never run")
+        page.get_by_role("button", name="Cancel 2 tasks").click()
+        expect(page.locator(".notice")).to_contain_text("2 canceled.")
+    for task_id in ids[:2]:
+        assert client.get(f"/api/v1/tasks/{task_id}").json()["status"] == "canceled"
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    canceled = [line for line in lines if line["what"] == "cancel" and line["who"] == "page:bulk"]
+    assert {line["task"] for line in canceled} == set(ids[:2])
+
+
+def test_search_and_filters_are_in_the_address(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """Tasks are found by id, workflow, input and error; a found list can be sent as a link."""
+    created = client.post("/api/v1/workflows/quick/tasks", json={"input": {"word": "heureka"}})
+    found = str(created.json()["id"])
+    failed = str(client.post("/api/v1/workflows/failing/tasks").json()["id"])
+    running.wait_for_task(client, failed, "failed")
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/tasks")
+        for text, expected in (
+            ("heureka", found),
+            (found[-8:], found),
+            ("failing", failed),
+            ("exit code 1", failed),
+        ):
+            page.get_by_label("Search").fill(text)
+            page.get_by_label("Search").press("Enter")
+            page.wait_for_url(re.compile("search="))
+            expect(page.locator(f"#task-{expected}")).to_be_visible()
+        page.goto("/tasks?activity=failed")
+        row = page.locator(f"#task-{failed}")
+        expect(row).to_contain_text("bad")
+        expect(row).to_contain_text("exit code 1")
+        expect(page.locator(".state.succeeded")).to_have_count(0)
+        page.goto("/tasks?search=nothinglikethis")
+        expect(page.locator(".empty")).to_contain_text("No task matches")

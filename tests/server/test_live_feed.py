@@ -1,0 +1,181 @@
+"""The feed that tells open pages of changes: one reader for all of them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from agent.core.ids import new_id
+from agent.server import live_feed
+from agent.server.db_pool import DbPool
+from agent.server.live_feed import LiveFeed
+from agent.server.problems import Problem
+from agent.store.db.database import Connection, Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.creation import Submission
+from tests.support.engine import graph, step
+
+
+class _Feed:
+    """A feed on a database, and the pages that listen."""
+
+    def __init__(self, database: Database) -> None:
+        self.operator = Operator(database, database.clock)
+        self.reads = 0
+        self.pool = DbPool(database, "feed", 2, 100)
+        read = self.pool.read
+
+        async def counted(function: Callable[[Connection], Any]) -> Any:
+            self.reads += 1
+            return await read(function)
+
+        self.pool.read = counted  # type: ignore[method-assign]
+        self.feed = LiveFeed(asyncio.get_running_loop(), self.pool, 60)
+        self.is_allowed = True
+
+    def start_task(self) -> str:
+        submission = Submission(graph(step("one", "record", given={"token": new_id()})))
+        return self.operator.submit(submission)
+
+    async def listen(self, *tasks: str, every: float | None = None) -> list[str]:
+        """Open a page; return the list to which its messages are added."""
+        heard: list[str] = []
+        opened = asyncio.Event()
+
+        async def read() -> None:
+            stream = self.feed.stream(frozenset(tasks), every, lambda: self.is_allowed)
+            async for frame in stream:
+                opened.set()
+                heard.append(frame.decode())
+
+        self._reading = getattr(self, "_reading", [])
+        self._reading.append(asyncio.create_task(read()))
+        await opened.wait()
+        return heard
+
+    async def close(self) -> None:
+        self.feed.close()
+        await asyncio.gather(*self._reading)
+        await asyncio.to_thread(self.pool.close)
+
+
+async def _eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  (a list of frames cannot be awaited)
+            await asyncio.sleep(0.02)
+
+
+def _changes(heard: list[str]) -> int:
+    return sum("event: change" in frame for frame in heard)
+
+
+def _play(database: Database, story: Callable[[_Feed], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        feed = _Feed(database)
+        try:
+            await story(feed)
+        finally:
+            await feed.close()
+
+    asyncio.run(play())
+
+
+def test_pages_are_told_of_their_tasks_alone(database: Database) -> None:
+    """A page of one task hears of that one, a list of every one; the message has the cursor."""
+
+    async def story(feed: _Feed) -> None:
+        first = feed.start_task()
+        of_first, of_all = await feed.listen(first), await feed.listen()
+        await _eventually(lambda: feed.feed._cursor is not None)
+        feed.start_task()
+        feed.feed.notify([])
+        await _eventually(lambda: _changes(of_all) == 1)
+        assert _changes(of_first) == 0
+        feed.operator.cancel(first)
+        feed.feed.notify([])
+        await _eventually(lambda: _changes(of_first) == 1 and _changes(of_all) == 2)
+        xid, event_id = feed.feed._cursor or (0, 0)
+        assert f"data: {xid}-{event_id}" in of_first[-1]
+
+    _play(database, story)
+
+
+def test_one_reader_serves_all_pages(sqlite_database: Database) -> None:
+    """Fifty pages cost as many reads as one, and commits between two reads are one message."""
+
+    async def story(feed: _Feed) -> None:
+        pages = [await feed.listen() for _ in range(50)]
+        await _eventually(lambda: feed.feed._cursor is not None)
+        before, start = feed.reads, time.monotonic()
+        for _ in range(20):
+            feed.start_task()
+            feed.feed.notify([])
+        await _eventually(lambda: all(_changes(heard) >= 1 for heard in pages))
+        at_most = (time.monotonic() - start) / live_feed._SPACE_SECONDS + 2
+        assert feed.reads - before <= at_most
+        assert max(map(_changes, pages)) <= at_most
+
+    _play(sqlite_database, story)
+
+
+def test_many_events_change_every_page(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are too many events to look through, each page looks for itself."""
+    monkeypatch.setattr(live_feed, "_BUSY_EVENTS", 2)
+
+    async def story(feed: _Feed) -> None:
+        heard = await feed.listen("some-other-task")
+        await _eventually(lambda: feed.feed._cursor is not None)
+        for _ in range(5):
+            feed.start_task()
+        feed.feed.notify([])
+        await _eventually(lambda: _changes(heard) == 1)
+
+    _play(sqlite_database, story)
+
+
+def test_a_revoked_session_is_told_and_its_stream_ends(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page then shows that it is signed out."""
+    monkeypatch.setattr(live_feed, "_CHECK_SECONDS", 0.05)
+
+    async def story(feed: _Feed) -> None:
+        heard = await feed.listen()
+        feed.is_allowed = False
+        await _eventually(lambda: "signed-out" in heard[-1])
+        await _eventually(lambda: not feed.feed._pages)
+
+    _play(sqlite_database, story)
+
+
+def test_data_without_events_are_told_of_by_time(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that asks for it gets a message now and then."""
+    monkeypatch.setattr(live_feed, "_CHECK_SECONDS", 0.05)
+
+    async def story(feed: _Feed) -> None:
+        heard, silent = await feed.listen(every=0.1), await feed.listen()
+        await _eventually(lambda: _changes(heard) >= 2)
+        assert _changes(silent) == 0
+
+    _play(sqlite_database, story)
+
+
+def test_pages_are_limited(sqlite_database: Database) -> None:
+    """One more than the limit is refused for a while, and so is any when the agent stops."""
+
+    async def story(feed: _Feed) -> None:
+        for _ in range(60):
+            await feed.listen()
+        with pytest.raises(Problem, match="too many pages"):
+            feed.feed.check()
+        feed.feed.close()
+        with pytest.raises(Problem, match="stopping"):
+            feed.feed.check()
+
+    _play(sqlite_database, story)

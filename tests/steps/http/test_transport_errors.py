@@ -1,0 +1,39 @@
+"""A remote that was not reached has a code that says why."""
+
+import socket
+import ssl
+
+import httpcore
+import pytest
+
+from agent.steps.http.transport_errors import is_bad_certificate, transport_code
+
+
+def _raised_from(cause: BaseException) -> BaseException:
+    error = httpcore.ConnectError("no connection")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (socket.gaierror(-2, "unknown"), "dns"),
+        (ConnectionRefusedError(111, "refused"), "refused"),
+        (OSError("all failed"), "transport"),
+        (ExceptionGroup("several", [ConnectionRefusedError(111, "no")]), "refused"),
+        (ssl.SSLError("no handshake"), "tls"),
+        (ssl.SSLCertVerificationError("expired"), "tls"),
+        (httpcore.ConnectTimeout("slow"), "timeout"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_the_cause_decides_the_code(cause: BaseException, code: str) -> None:
+    """Libraries wrap the error that tells: it is found below theirs."""
+    assert transport_code(_raised_from(cause)) == code
+
+
+def test_only_a_refused_certificate_is_final() -> None:
+    """A broken handshake may work the next time; a bad certificate stays bad."""
+    assert is_bad_certificate(_raised_from(ssl.SSLCertVerificationError("expired")))
+    assert not is_bad_certificate(_raised_from(ssl.SSLError("reset")))
