@@ -11,7 +11,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test thorough quick fuzz check format campaign siege simulate cron bench crashpoints mutants constraints man audit docs clean
+.PHONY: help run test thorough quick screens fuzz check format campaign siege simulate cron bench crashpoints mutants constraints man audit docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -80,7 +80,7 @@ mutants: .venv/for-tests ## break the engine on purpose, one way at a time; ever
 
 # Each file by its hash, for every platform and every Python that we support. It names no registry.
 constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
-	@$(BIN)/uv pip compile -q pyproject.toml --extra openai --extra mcp --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --extra otel --extra openai --extra mcp --universal --upgrade \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra openai --extra mcp --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --extra otel --universal --upgrade \
 		--python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make constraints" -o constraints.txt
 
