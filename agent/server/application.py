@@ -57,9 +57,11 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.workflow_files import WorkflowFiles
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
+from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.worker import Worker
 
 ROUTES: list[RouteRegistry] = [
@@ -124,6 +126,8 @@ def build_context(
         tokens=tokens,
         sessions=sessions,
         live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
+        graphs=GraphCache(),
+        workflow_files=WorkflowFiles(),
         startup=startup,
         health=worker.health,
     )

@@ -12,7 +12,6 @@ from agent.server.pages.page_registry import PageRegistry
 from agent.server.pages.page_request import Form, PageRequest
 from agent.server.pages.step_words import shown_status
 from agent.server.pages.task_commands import newer_version, repeated_effects
-from agent.server.pages.task_page import graphs
 from agent.server.problems import problem_of
 from agent.store.db.database import Connection
 from agent.store.engine import task_rows
@@ -27,6 +26,7 @@ pages = PageRegistry("fork")
 @pages.page("/tasks/{task_id}/fork", "fork.html", scope="operate")
 def fork_page(connection: Connection, request: PageRequest) -> Document:
     """Return the steps to start from, and what a fork from the chosen one repeats."""
+    graphs = request.context.graphs
     task = task_overview.task_overview(connection, request.params["task_id"], graphs)
     graph = graphs.get(connection, task["workflow"], task["version"])
     asked = request.query.get("from") or request.typed.get("from", "")
@@ -63,7 +63,7 @@ async def fork(request: Request, form: Form) -> Response:
     def change() -> CommandResult:
         with context.database.connect("reader") as connection:
             name, version = task_rows.workflow_of(connection, task_id)
-            graph = graphs.get(connection, name, version)
+            graph = context.graphs.get(connection, name, version)
             before = json.loads(task_rows.input_of(connection, task_id)[0])
         typed = form_values.read_inputs(graph, form)
         edited = {name: value for name, value in typed.items() if value != before.get(name)}

@@ -7,7 +7,6 @@ from agent.core.waits import UnknownCall
 from agent.server.pages import step_words
 from agent.server.pages.page_registry import PageRegistry
 from agent.server.pages.page_request import PageRequest
-from agent.server.pages.task_page import graphs
 from agent.store.db.database import Connection
 from agent.store.read import overview
 from agent.tasks.errors import NotFoundError
@@ -35,7 +34,7 @@ def _version(connection: Connection, request: PageRequest) -> tuple[Any, ...]:
 def step_page(connection: Connection, request: PageRequest) -> Document:
     """Return a step with its latest attempts and calls."""
     task_id, name = request.params["task_id"], request.params["name"]
-    step = step_attempts.step_document(connection, task_id, name, graphs)
+    step = step_attempts.step_document(connection, task_id, name, request.context.graphs)
     attempts = step["attempts"][-_MOST_ATTEMPTS:][::-1]
     calls = step["calls"][-_MOST_CALLS:]
     is_running = step["status"] == "running"

@@ -16,14 +16,11 @@ from agent.store.db.database import Connection
 from agent.store.read import overview, step_views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import person_waits, spending, task_overview
-from agent.tasks.state.graph_cache import GraphCache
 
 Document = dict[str, Any]
 
 pages = PageRegistry("task")
 
-graphs = GraphCache()
-"""A version never changes: one cache for all pages."""
 _REFRESH_SECONDS: Final = 10.0
 """How often the page of a running task is drawn again: its bars grow."""
 _LOG_LINES: Final = 60
@@ -42,7 +39,7 @@ def _version(connection: Connection, request: PageRequest) -> Hashable:
 def task_page(connection: Connection, request: PageRequest) -> Document:
     """Return everything about a task, in bounded size."""
     task_id = request.params["task_id"]
-    task = task_overview.task_overview(connection, task_id, graphs)
+    task = task_overview.task_overview(connection, task_id, request.context.graphs)
     now = request.context.database.clock.now()
     failed = _failed_step(task)
     steps = step_list(task)

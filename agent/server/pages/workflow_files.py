@@ -1,13 +1,12 @@
-"""Workflow files that cannot be used, with the lines that are wrong; only changed files are read."""
+"""Workflow files that cannot be used, with the lines that are wrong."""
 
-import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 from agent.workflows.diagnostics import Problem, WorkflowError
-from agent.workflows.directory import Directory
+from agent.workflows.directory import Entry
 from agent.workflows.loader import read_content
 
 _MOST_FILES: Final = 20
@@ -33,17 +32,9 @@ class BrokenFile:
     lines: list[SourceLine]
 
 
-@cache
-def _directory(path: Path) -> tuple[Directory, threading.Lock]:
-    return Directory(path), threading.Lock()
-
-
-def broken_files(path: Path) -> list[BrokenFile]:
-    """Return the files of a directory that have problems."""
-    directory, lock = _directory(path)
-    with lock:
-        directory.scan()
-        entries = [entry for entry in directory.entries if entry.problems]
+def broken_files(entries: Iterable[Entry]) -> list[BrokenFile]:
+    """Return the files that have problems."""
+    broken = [entry for entry in entries if entry.problems]
     return [
         BrokenFile(
             str(entry.path),
@@ -51,7 +42,7 @@ def broken_files(path: Path) -> list[BrokenFile]:
             entry.problems,
             source_lines(_text(entry.path), problems=entry.problems),
         )
-        for entry in entries[:_MOST_FILES]
+        for entry in broken[:_MOST_FILES]
     ]
 
 

@@ -13,13 +13,13 @@ from agent.server.pages import form_values, rendering
 from agent.server.pages.page_registry import PageRegistry
 from agent.server.pages.page_request import Form, PageRequest
 from agent.server.pages.task_drawings import workflow_graph
-from agent.server.pages.task_page import graphs
 from agent.server.pages.workflow_files import SourceLine, broken_files, source_lines
 from agent.server.problems import problem_of
 from agent.store.db.database import Connection
 from agent.store.read import workflow_list as rows
 from agent.tasks.read_models import workflow_documents
 from agent.triggers import documents as trigger_documents
+from agent.workflows.directory import Entry
 from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
@@ -46,13 +46,18 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
     shown = found[:_PAGE]
     return {
         "workflows": [_entry(row) for row in shown],
-        "broken": [] if cursor else broken_files(request.context.settings.workflow_directory),
+        "broken": [] if cursor else broken_files(_files(request)),
         "directory": str(request.context.settings.workflow_directory),
         "search": search,
         "first": request.url(cursor=None) if cursor else None,
         "next": request.url(cursor=shown[-1]["name"]) if len(found) > _PAGE else None,
         "every_seconds": int(EVERY_SECONDS),
     }
+
+
+def _files(request: PageRequest) -> tuple[Entry, ...]:
+    context = request.context
+    return context.workflow_files.scanned(context.settings.workflow_directory)
 
 
 def _entry(row: Document) -> Document:
@@ -72,12 +77,12 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
     """Return a version of a workflow: its source, graph, inputs and earlier versions."""
     name = request.params["name"]
     workflow = workflow_documents.workflow_document(connection, name, _number(request, "version"))
-    graph = graphs.get(connection, name, workflow["version"])
+    graph = request.context.graphs.get(connection, name, workflow["version"])
     against = _number(request, "against")
     earlier = None
     if against is not None and against != workflow["version"]:
         earlier = workflow_documents.workflow_document(connection, name, against)
-    files = broken_files(request.context.settings.workflow_directory)
+    files = broken_files(_files(request))
     is_latest = workflow["version"] == workflow["versions"][0]["version"]
     return {
         "workflow": workflow,

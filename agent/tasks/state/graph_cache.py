@@ -1,4 +1,4 @@
-"""Graphs by workflow and version, parsed once per process: a version never changes."""
+"""Graphs by workflow and version of one database, parsed once: a version never changes."""
 
 from collections import OrderedDict
 from typing import Any
@@ -43,7 +43,11 @@ class GraphCache:
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         else:
-            self._known.move_to_end(key)
+            try:
+                self._known.move_to_end(key)
+            except KeyError:
+                # Dropped meanwhile: the server's pages read in several threads.
+                pass
         return found
 
 
