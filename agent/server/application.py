@@ -24,10 +24,11 @@ from agent.server.header_limits import CONNECTION
 from agent.server.idempotency import IdempotencyKeys
 from agent.server.live_feed import LiveFeed
 from agent.server.metrics import ServerMetrics
-from agent.server.pages.notices import Notices
-from agent.server.pages.page_registry import sections_of
+from agent.server.pages.framework.notices import Notices
+from agent.server.pages.framework.page_registry import sections_of
+from agent.server.pages.framework.renderings import Renderings
+from agent.server.pages.framework.sent_forms import SentForms
 from agent.server.pages.page_set import PAGES
-from agent.server.pages.renderings import Renderings
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
 from agent.server.request_guard import PageAccess, RequestGuard
@@ -156,6 +157,7 @@ def build(context: Context) -> ASGIApp:
     app.state.context = context
     app.state.renderings = Renderings()
     app.state.notices = Notices()
+    app.state.sent_forms = SentForms()
     mount(app, [*ROUTES, *PAGES])
     guard = RequestGuard(
         app,

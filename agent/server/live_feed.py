@@ -2,7 +2,7 @@
 
 One reader of the event log serves all pages: fifty streams that each read it would cost the worker a
 good part of its throughput. A message says only "there is something new up to this cursor"; the page
-then fetches itself again (`agent.server.pages.rendering`). Messages are spaced: the more events there
+then fetches itself again (`agent.server.pages.framework.rendering`). Messages are spaced: the more events there
 are, the further apart, up to `_BUSY_SECONDS`.
 """
 

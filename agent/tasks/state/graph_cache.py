@@ -43,11 +43,8 @@ class GraphCache:
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         else:
-            try:
-                self._known.move_to_end(key)
-            except KeyError:
-                # Dropped meanwhile: the server's pages read in several threads.
-                pass
+            # To the end. A default: another thread that reads for a page may have dropped it.
+            self._known[key] = self._known.pop(key, found)
         return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from agent.server.pages.assets import all_assets
+from agent.server.pages.framework.assets import all_assets
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.screens.addresses import addresses
