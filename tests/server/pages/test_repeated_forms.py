@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -70,11 +71,8 @@ def test_a_form_is_one_submission(running: Running, visitor: httpx.Client) -> No
         assert len(kept) == 1
         for action in ("run", "skip"):
             once = _hidden(visitor, "/triggers/daily%3Aplan")
-            _both(
-                lambda once=once, action=action: visitor.post(
-                    f"/triggers/daily:plan/{action}", data=once
-                )
-            )  # type: ignore[misc]
+            address = f"/triggers/daily:plan/{action}"
+            _both(partial(visitor.post, address, data=once))
         firings = client.get("/api/v1/triggers/daily:plan/firings").json()["firings"]
         assert sorted(firing["status"] for firing in firings) == ["skipped", "started"]
 
@@ -101,7 +99,9 @@ def test_a_repetition_is_known_after_a_restart(sqlite_template: Path, tmp_path: 
     """A browser that sends the form again to the next daemon is led to the same task."""
     shutil.copyfile(sqlite_template, tmp_path / "agent.db")
     (tmp_path / "agent.db").chmod(0o600)
-    led_to, cookie, data = [], "", {}
+    led_to: list[str] = []
+    data: dict[str, str] = {}
+    cookie = ""
     for _ in range(2):
         with Running(Database(f"sqlite:///{tmp_path}/agent.db"), tmp_path) as running:
             cookie = cookie or sign_in(running)

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.server.context import caller, context_of
 from agent.server.pages.framework import navigation, sent_forms, templates
@@ -144,7 +145,10 @@ def refuse(request: Request, problem: Problem) -> Response:
     if GRANT in request.scope:
         said = {"status": problem.status_code, "heading": TITLES[problem.slug]}
         response = render(
-            request, "problem.html", {**said, "detail": problem.detail}, status=problem.status_code
+            request,
+            "problem.html",
+            {**said, "detail": sentence(problem.detail)},
+            status=problem.status_code,
         )
     elif request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
         # Browsers hold back the cookie of a visit that begins on another site.
@@ -183,6 +187,7 @@ def _fill(template: str, request: PageRequest, data: Mapping[str, Any]) -> str:
                 "problem": request.problem,
                 "typed": request.typed,
                 "path": request.path,
+                "now": to_iso(request.context.database.clock.now()),
                 "may": request.may,
                 "url": request.url,
                 "nav": navigation.items(request.path, request.scopes),

@@ -39,6 +39,7 @@ def environment() -> Environment:
         utc=utc,
         clipped=clipped,
         first_line=first_line,
+        pause_words=pause_words,
     )
     made.globals.update(asset=assets.url_of, seconds_between=seconds_between)
     return made
@@ -73,6 +74,11 @@ def first_line(text: str, most: int = 200) -> str:
     """Return the first line of a text, cut to a bound."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def pause_words(reason: str) -> str:
+    """Return why something is paused, without the mark of a budget and the command of a terminal."""
+    return reason.removeprefix("budget: ").partition("; `agent ")[0]
 
 
 def utc(instant: str) -> str:

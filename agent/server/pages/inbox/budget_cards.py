@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.server.pages.framework.templates import pause_words
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
 from agent.store.read import attention
@@ -56,7 +57,7 @@ def _card(connection: Connection, row: dict[str, Any], arguments: Sequence[str])
     return BudgetCard(
         task_id=row["id"],
         workflow=row["workflow_name"],
-        reason=str(row["pause_reason"] or "").removeprefix("budget: ").partition("; `agent ")[0],
+        reason=pause_words(row["pause_reason"] or ""),
         owner_id=owner_id,
         step=step,
         fields=named or tuple(_LIMITS.values()),

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from agent.server.pages.drawings.lanes import LaneDrawing, LaneRow, draw_lanes
 from agent.server.pages.drawings.layered_graph import reduced
+from agent.server.pages.framework import templates
 from agent.server.pages.tasks import step_words
 from agent.workflows.draw import downwards
 
@@ -27,6 +29,9 @@ class StepEntry:
     status: str
     reason: str
     attempt: str
+    took: str
+    path: str
+    """The address of its page."""
     note: str
     """How many items a group has, and how many have ended."""
     items: tuple[Document, ...]
@@ -100,9 +105,17 @@ def _entry(step: Document, task: Document) -> StepEntry:
         step_words.shown_status(step, task["status"]),
         step_words.reason(step, task["status"]),
         step_words.attempt(step),
+        took(step),
+        f"/tasks/{task['id']}/steps/{quote(step['name'], safe='')}",
         items_note(step),
         items,
     )
+
+
+def took(step: Document) -> str:
+    """Return how long a step took, if it has ended."""
+    seconds = templates.seconds_between(step["started_at"], step["ended_at"])
+    return "" if seconds is None else templates.duration(seconds)
 
 
 def items_note(step: Document) -> str:

@@ -17,6 +17,7 @@ from agent.store.db.database import Connection
 from agent.store.read import overview, step_views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import person_waits, spending, task_overview
+from agent.tasks.state.graph_cache import GraphCache
 
 Document = dict[str, Any]
 
@@ -55,7 +56,7 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         "failed_log": _log(connection, task, failed),
         "signals": _signals(task),
         "waits": _waits(task),
-        "budget": _budget(connection, task),
+        "budget": _budget(connection, task, request.context.graphs),
         "commands": offered_commands(connection, task, request),
         "events": _events(connection, task_id),
         "live_tasks": [task_id, *(child["id"] for child in task["children"])],
@@ -111,8 +112,8 @@ def _waits(task: Document) -> list[Document]:
     return waits
 
 
-def _budget(connection: Connection, task: Document) -> Document | None:
-    document = spending.budget_document(connection, task["id"])
+def _budget(connection: Connection, task: Document, graphs: GraphCache) -> Document | None:
+    document = spending.budget_document(connection, task["id"], graphs)
     return document if document["calls"] or document["budgets"] else None
 
 
