@@ -27,6 +27,8 @@ _LONG_TRANSACTION_SECONDS: Final = 300.0
 _LONG_QUEUE_SECONDS: Final = 60.0
 _LITTLE_SPACE_BYTES: Final = 500 * 1024 * 1024
 _MOST_BEHIND: Final = 10_000
+_MOST_TASKS: Final = 10_000
+"""Of each status: counting all would take longer the more there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
     """Return the findings that `agent doctor` would have here, and the state of every part."""
     context = request.context
     clock = context.database.clock
-    gauges = read_gauges(connection, clock)
+    gauges = read_gauges(connection, clock, _MOST_TASKS)
     now = clock.now()
     channels = [
         Finding(what.removeprefix("channel "), state, message)
@@ -59,6 +61,7 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
         "version": __version__,
         "findings": [each for each in found if each.state != "ok"][:_MOST_FINDINGS],
         "gauges": gauges,
+        "most_tasks": _MOST_TASKS,
         "channels": [(each, _behind(connection, each.what)) for each in channels],
         "workers": [
             row | {"started_at": to_iso(row["started_at"]), "ended_at": to_iso(row["ended_at"])}
