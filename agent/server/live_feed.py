@@ -44,7 +44,7 @@ class _Page:
 
 
 def space_seconds(events: int, seconds: float, pages: int) -> float:
-    """Return the time to the next message, after so many events in so many seconds.
+    """Return the time to the next message, after this number of events in these seconds.
 
     Each message lets every page fetch itself, which takes time from a busy worker.
     """

@@ -213,7 +213,7 @@ class _Pool:
 def _delays(
     database: Database, pages: int, *, is_notified: bool
 ) -> tuple[list[float], list[float]]:
-    """Commit now and then; return how long each took to be told of, and the times of a page's messages."""
+    """Commit now and then; return how long each took to reach a page, and the times of a page's messages."""
     operator, chance = Operator(database, database.clock), random.Random(1)
     told: list[tuple[float, LogPosition]] = []
     committed: list[tuple[float, LogPosition]] = []

@@ -421,7 +421,7 @@ def test_open_makes_a_link_of_the_remote_agent(command: Command, running: Runnin
 def test_open_says_which_scope_is_missing(
     command: Command, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token that may not make links is told what it needs."""
+    """The message for a token that may not make links names the scope."""
     monkeypatch.setenv("AGENT_TOKEN", running.token_with("operate"))
     refused = command("--server", running.server.url, "open", "--print", code=3)
     assert "admin" in refused.err

@@ -32,7 +32,7 @@ routes = RouteRegistry("agent")
 async def create_sign_in_link(request: Request, body: NewSignInLink | None = None) -> Response:
     """Return a link that begins a session of a browser, once and within a minute.
 
-    It opens the dashboard without a token: pass it on to nobody else, and keep it nowhere.
+    It opens the dashboard without a token: keep it secret, and store it nowhere.
     """
     context, wanted, grant = context_of(request), body or NewSignInLink(), caller(request)
     now = context.database.clock.now()

@@ -58,12 +58,36 @@ def test_a_session_is_no_token(running: Running, visitor: httpx.Client) -> None:
 
 
 def test_renderings_are_shared_and_csrf_tokens_are_not(running: Running) -> None:
-    """Two sessions of one scope get the same page, each with its own token."""
+    """Two sessions of one scope get the same page, each with its own token and key of its forms."""
     texts = []
     for name in ("one", "two"):
         with running.client("") as client:
             client.cookies.set(running.server.cookie, sign_in(running, name=name))
             texts.append(client.get("/").text)
+    keys = [re.findall(r'name="form_key" value="([^"]+)"', text) for text in texts]
+    assert keys[0] and keys[0] != keys[1]
+    texts = [text.replace(key[0], "") for text, key in zip(texts, keys, strict=True)]
     tokens = [re.findall(r'name="csrf" value="(\w{64})"', text) for text in texts]
     assert tokens[0] and tokens[0] != tokens[1]
     assert texts[0].replace(tokens[0][0], "") == texts[1].replace(tokens[1][0], "")
+
+
+def test_times_without_scripts_are_of_the_configured_zone(
+    running: Running, visitor: httpx.Client
+) -> None:
+    """The page itself has local times with their offset, and the exact instant on hover."""
+    context = running.server._context
+    assert context is not None
+    before = context.settings
+    with running.client() as client:
+        task_id = client.post("/api/v1/workflows/quick/tasks").json()["id"]
+    for zone, offset in (("Asia/Kolkata", r"\+05:30"), ("America/St_Johns", "-0[23]:30")):
+        own = before.agent.model_copy(update={"timezone": zone})
+        context.settings = before.model_copy(update={"agent": own})
+        shown = visitor.get("/tasks", params={"search": task_id, "trigger": "", "zone": zone}).text
+        context.settings = before
+        pattern = (
+            r'<time datetime="\d{4}-\d\d-\d\dT[\d:.]+Z" title="[\d-]+ [\d:.]+ UTC">'
+            rf"\d{{4}}-\d\d-\d\d \d\d:\d\d {offset}</time>"
+        )
+        assert re.search(pattern, shown), zone
