@@ -24,10 +24,11 @@ from agent.server.header_limits import CONNECTION
 from agent.server.idempotency import IdempotencyKeys
 from agent.server.live_feed import LiveFeed
 from agent.server.metrics import ServerMetrics
-from agent.server.pages.notices import Notices
-from agent.server.pages.page_registry import sections_of
+from agent.server.pages.framework.notices import Notices
+from agent.server.pages.framework.page_registry import sections_of
+from agent.server.pages.framework.renderings import Renderings
+from agent.server.pages.framework.sent_forms import SentForms
 from agent.server.pages.page_set import PAGES
-from agent.server.pages.renderings import Renderings
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
 from agent.server.request_guard import PageAccess, RequestGuard
@@ -45,6 +46,7 @@ from agent.server.routes import (
     links,
     load,
     memories,
+    sign_in_links,
     state,
     steps,
     tasks,
@@ -57,9 +59,11 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.workflow_files import WorkflowFiles
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
+from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.worker import Worker
 
 ROUTES: list[RouteRegistry] = [
@@ -78,6 +82,7 @@ ROUTES: list[RouteRegistry] = [
     hooks.routes,
     links.routes,
     settings_routes,
+    sign_in_links.routes,
     health.routes,
     load.routes,
     description.routes,
@@ -124,6 +129,8 @@ def build_context(
         tokens=tokens,
         sessions=sessions,
         live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
+        graphs=GraphCache(),
+        workflow_files=WorkflowFiles(),
         startup=startup,
         health=worker.health,
     )
@@ -152,6 +159,7 @@ def build(context: Context) -> ASGIApp:
     app.state.context = context
     app.state.renderings = Renderings()
     app.state.notices = Notices()
+    app.state.sent_forms = SentForms()
     mount(app, [*ROUTES, *PAGES])
     guard = RequestGuard(
         app,
