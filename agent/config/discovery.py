@@ -12,11 +12,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from agent.core.file_trust import ROOT, trust_in, user_name
+from agent.core.quick_dataclasses import dataclass
 
 DEFAULT_FILE: Final = "config.toml"
 DEFAULT_DATABASE: Final = Path("data", "agent.db")
