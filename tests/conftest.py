@@ -41,7 +41,7 @@ os.environ.setdefault(
     "SSL_CERT_FILE", str(Path(__file__).parent / "support" / "tls" / "unrelated_authority.pem")
 )
 
-# Commands remember what they have checked; not in the directory of whoever runs the tests.
+# Commands remember what they have checked; not in the home directory of the person who runs the tests.
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir(), f"agent-tests-cache-{os.getuid()}"))
 
 

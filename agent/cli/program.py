@@ -77,7 +77,7 @@ def _build(entry: registry.Command) -> Any:
 
 
 def _with_typers_declarations(function: Any) -> Any:
-    """Return a function of which typer can read the parameters; it does what the given one does."""
+    """Return the same function, with parameters that typer can read."""
     own = FunctionType(
         function.__code__,
         function.__globals__,

@@ -22,7 +22,7 @@ from agent.store.db.json_values import Json, encode
 REFERENCE_KEY: Final = "$artifact"
 GRACE_US: Final = 24 * 3600 * SECOND
 
-_REFERENCES: Final = re.compile(r'"\$artifact":\s*"([0-9a-f]{64})"')
+_REFERENCES: Final = r'"\$artifact":\s*"([0-9a-f]{64})"'
 # The columns whose values may refer to an artifact.
 _REFERRING: Final = {
     "tasks": ("input", "output", "error", "trigger"),
@@ -259,5 +259,5 @@ def _referred_to(connection: Connection) -> set[str]:
                     pattern=f'%"{REFERENCE_KEY}"%',
                 )
                 for (text,) in rows:
-                    used.update(_REFERENCES.findall(text))
+                    used.update(re.findall(_REFERENCES, text))
     return used
