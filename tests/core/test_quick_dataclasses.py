@@ -44,7 +44,8 @@ def test_values_are_equal_hashed_and_shown_by_their_fields() -> None:
     """Fields that are left out of comparison and of the text stay out."""
     assert Frozen("a") == Frozen("a", 3, [], "other")
     assert Frozen("a") != Frozen("b")
-    assert Frozen("a") != ("a", 3, [])
+    other: Any = ("a", 3, [])
+    assert Frozen("a") != other
     assert hash(Frozen("a", members=())) == hash(Frozen("a", members=()))  # type: ignore[arg-type]
     assert repr(Frozen("a", note="hidden")) == "Frozen(name='a', count=3, members=[])"
     assert Changing(1) != Changing(1)
@@ -106,15 +107,16 @@ def test_objects_are_copied_and_pickled(value: Any) -> None:
 
 def test_the_standard_functions_and_pydantic_know_the_fields() -> None:
     """They are described when they are asked for."""
-    assert dataclasses.is_dataclass(Frozen)
-    assert [field.name for field in dataclasses.fields(Frozen)] == [
+    frozen: Any = Frozen
+    assert dataclasses.is_dataclass(frozen)
+    assert [field.name for field in dataclasses.fields(frozen)] == [
         "name",
         "count",
         "members",
         "note",
     ]
-    assert dataclasses.asdict(Frozen("a")) == {"name": "a", "count": 3, "members": [], "note": ""}
-    assert dataclasses.replace(Frozen("a"), count=1) == Frozen("a", 1)
+    assert dataclasses.asdict(frozen("a")) == {"name": "a", "count": 3, "members": [], "note": ""}
+    assert dataclasses.replace(frozen("a"), count=1) == Frozen("a", 1)
     assert TypeAdapter(Checked).validate_python({"low": 1}) == Checked(low=1)
     with pytest.raises(ValueError, match="int_parsing"):
         TypeAdapter(Checked).validate_python({"low": "x"})
