@@ -108,7 +108,8 @@ def test_objects_are_copied_and_pickled(value: Any) -> None:
 def test_the_standard_functions_and_pydantic_know_the_fields() -> None:
     """They are described when they are asked for."""
     frozen: Any = Frozen
-    assert dataclasses.is_dataclass(frozen)
+    is_known = dataclasses.is_dataclass(frozen)
+    assert is_known
     assert [field.name for field in dataclasses.fields(frozen)] == [
         "name",
         "count",
