@@ -7,12 +7,12 @@ existing task's id if the dedupe key is known already.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.core.chat_origin import ChatOrigin
 from agent.core.plain_json import Json
+from agent.core.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions

@@ -6,12 +6,12 @@ stored, and immutable. Steps are ordered: a step's position in the list is its i
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
+from agent.core.quick_dataclasses import dataclass, field
 from agent.core.state_names import SHARED, workflow_scope
 from agent.workflows.checked_record import CheckedRecord, Within
 from agent.workflows.templates.templates import has_templates

@@ -2,30 +2,27 @@
 
 from typing import Annotated
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 
 def open_dashboard(
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+        Option("--scope", help="read, operate, approve or admin; may be repeated."),
     ] = None,
     name: Annotated[
         str,
-        typer.Option("--name", metavar="NAME", help="The session's name: answers are page:NAME."),
+        Option("--name", metavar="NAME", help="The session's name: answers are page:NAME."),
     ] = "browser",
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="When the session ends, as in 12h.")
+        str, Option("--expires", metavar="DURATION", help="When the session ends, as in 12h.")
     ] = "30d",
     *,
-    qr: Annotated[
-        bool, typer.Option("--qr", help="Print the link as a QR code, for a phone.")
-    ] = False,
+    qr: Annotated[bool, Option("--qr", help="Print the link as a QR code, for a phone.")] = False,
     print_only: Annotated[
-        bool, typer.Option("--print", help="Print the link, and open no browser.")
+        bool, Option("--print", help="Print the link, and open no browser.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

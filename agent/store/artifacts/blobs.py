@@ -4,7 +4,6 @@ The artifact's row in the database has the address of its content, so that readi
 configuration. Content is written before its row and removed after it.
 """
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -253,6 +252,8 @@ def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
 
 def _check_driver(address: str, options: Options) -> None:
     """Raise what is wrong with a URL and its options, as far as that can be checked offline."""
+    import inspect
+
     core = _fsspec_core()
     links = address.split("::")
     for link in links:
