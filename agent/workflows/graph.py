@@ -101,6 +101,8 @@ class Step(CheckedRecord):
     """The values of `state` that the templates of `set_state` name."""
     reads_now: bool = False
     """Whether its templates name `now` or `today`."""
+    executor: dict[str, Any] | None = None
+    """Where its code runs: the executor's name and its options. None: as the configuration says."""
 
     @classmethod
     def trusted(cls, document: dict[str, Any]) -> "Step":
