@@ -295,6 +295,24 @@ def _set_executors(worker: "Worker", settings: "Settings") -> None:
     )
 
 
+def run_job(spec_address: str, settings: "Settings | None" = None) -> int:
+    """Run one job by the address of its specification; return the exit code.
+
+    A launcher on another machine calls this, where the configuration of that machine counts: only the
+    options of the store and the sources of secrets are read from it.
+    """
+    import asyncio
+
+    from agent.config.loader import load
+    from agent.steps.executors import job_objects, job_runner
+
+    settings = settings or load()
+    configure_secrets(settings)
+    stores = blob_stores_of(settings)
+    objects = job_objects.of_spec(spec_address, lambda: stores.options(spec_address))
+    return asyncio.run(job_runner.run(objects))
+
+
 def open_telemetry(settings: "Settings") -> "SpanSink | None":
     """Return where spans are sent; None without a receiver, or without the library.
 

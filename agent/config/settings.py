@@ -388,8 +388,10 @@ class Settings(Section, Locations):
 
     @property
     def jobs_url(self) -> str:
-        """Where the objects of jobs are: the artifact store, or a directory of the home directory."""
-        return self.artifacts_url or str((self.home / self.executors.job.directory).absolute())
+        """Where the objects of jobs are: in the artifact store, or in the home directory."""
+        if self.artifacts_url:
+            return f"{self.artifacts_url.rstrip('/')}/jobs"
+        return str((self.home / self.executors.job.directory).absolute())
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:

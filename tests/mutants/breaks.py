@@ -476,7 +476,7 @@ MUTANTS: Final = (
         "a driver that connects in its constructor keeps the worker from starting",
         "agent/store/artifacts/blobs.py",
         "_check_driver(self._base, self._options())",
-        "_files(self._base, self._options())",
+        "files_of(self._base, self._options())",
     ),
     Mutant(
         "attempts that wait for the artifact store hold slots",

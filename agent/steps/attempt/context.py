@@ -45,6 +45,8 @@ class ContextFacts:
         """Whether the time limit or the engine has interrupted the attempt."""
         self.command_limits: dict[str, int] = {}
         """The limits of the step's commands, by name: `memory`, `cpu_seconds`, `files`."""
+        self.runs_elsewhere = False
+        """Whether a job runs the attempt's code."""
         self._call: Call | None = None
         self._logged_bytes = 0
         self._log_lock = threading.Lock()

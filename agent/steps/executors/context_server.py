@@ -79,7 +79,10 @@ class ContextServer:
             described = messages.describe(problem)
             if described is None and not isinstance(problem, Exception):
                 raise
-            reply = {"to": number, "problem": described or {"type": "code", "message": str(problem)}}
+            reply = {
+                "to": number,
+                "problem": described or {"type": "code", "message": str(problem)},
+            }
         self._send(reply)
 
     async def _fact(self, _: int, name: str) -> Json:

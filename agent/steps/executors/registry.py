@@ -1,18 +1,20 @@
 """The executors by name. To add one: a module here, its keys in `workflows.compile.executor_keys`, its
-section in `config.executors`, and a case in `Executors.open`. The conformance tests run over each."""
+section in `config.executors`, and a case in `Executors.open`. The conformance tests run over each.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent.config.executors import ExecutorSettings
 from agent.steps.attempt.services import Execution, Services
+from agent.steps.executors.command_launcher import CommandLauncher
+from agent.steps.executors.launcher import Launcher
 from agent.steps.executors.process import PythonExecution, ShellExecution
+from agent.steps.executors.remote import JobStore, RemoteExecution
 from agent.steps.types.outcome import Json
 
 if TYPE_CHECKING:
     from agent.store.artifacts.blobs import BlobStores
-
-LOCAL = "local"
 
 
 class Executors:
@@ -29,6 +31,8 @@ class Executors:
         self._settings = settings
         self._jobs_url = jobs_url
         self._open_stores = open_stores
+        self._stores: BlobStores | None = None
+        self._launchers: dict[str, Launcher] = {}
 
     def open(
         self, kind: str, executor: Mapping[str, Json] | None, services: Services
@@ -41,4 +45,22 @@ class Executors:
                 return PythonExecution(self._settings.process, options, services)
             case "process":
                 return ShellExecution(self._settings.process, options)
+            case "job":
+                launcher = self._launcher("job", services)
+                return RemoteExecution(
+                    name, kind, options, launcher, self._settings.job, self._store()
+                )
         return None
+
+    def _launcher(self, name: str, services: Services) -> Launcher:
+        """Return the launcher of this name; it is made at its first use."""
+        if name not in self._launchers:
+            self._launchers[name] = CommandLauncher(
+                self._settings.job, services.limits.directory, services.threads
+            )
+        return self._launchers[name]
+
+    def _store(self) -> JobStore:
+        if self._stores is None:
+            self._stores = self._open_stores()
+        return JobStore(self._jobs_url, self._stores)

@@ -89,7 +89,9 @@ def _run(run: Message, link: Link) -> Message:
     except MemoryError as problem:
         # Inside the function, its frames hold what it had allocated.
         limit = run["limits"].get("memory")
-        text = f"the step used more memory than its limit of {limit:,} bytes" if limit else "no memory"
+        text = (
+            f"the step used more memory than its limit of {limit:,} bytes" if limit else "no memory"
+        )
         return {
             "problem": {
                 "type": "memory",

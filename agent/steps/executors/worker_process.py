@@ -23,8 +23,6 @@ from agent.steps.types.value_sizes import SMALL_BYTES
 
 START_SECONDS: Final = 60.0
 _TAIL_CHARS: Final = 4000
-_DRAIN_SECONDS: Final = 1.0
-_POLL_SECONDS: Final = 0.02
 _SIGNALS: Final = {
     signal.SIGKILL: "the kernel's out-of-memory killer, or a kill from outside",
     signal.SIGXCPU: "its limit cpu_seconds is used up",
@@ -210,6 +208,13 @@ def _result(done: Message) -> Json:
 
 async def start(threads: UnboundedThreads) -> WorkerProcess:
     """Start a process and wait until it is ready."""
+    process, connection = _spawn(threads)
+    await process.connect(connection)
+    process.is_usable = True
+    return process
+
+
+def _spawn(threads: UnboundedThreads) -> tuple[WorkerProcess, socket.socket]:
     try:
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
@@ -238,7 +243,4 @@ async def start(threads: UnboundedThreads) -> WorkerProcess:
         theirs.close()
         os.close(writing)
     file_descriptors.restore_limit(child.pid)
-    process = WorkerProcess(child, reading, threads)
-    await process.connect(ours)
-    process.is_usable = True
-    return process
+    return WorkerProcess(child, reading, threads), ours

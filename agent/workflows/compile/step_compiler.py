@@ -176,7 +176,9 @@ class StepCompiler:
 
     def _check_executor(self, keys: StepKeys, path: Path, kind: str | None) -> None:
         if keys.executor is not None and kind is not None and kind not in EXECUTED_KINDS:
-            message = f"an executor runs the code of {' and '.join(EXECUTED_KINDS)} steps, not {kind}"
+            message = (
+                f"an executor runs the code of {' and '.join(EXECUTED_KINDS)} steps, not {kind}"
+            )
             self._refuser(path)("executor", message)
 
     def _retry(self, keys: StepKeys, path: Path, kind: str | None) -> RetryPolicy:
