@@ -292,6 +292,7 @@ def _set_executors(worker: "Worker", settings: "Settings") -> None:
         settings.executors,
         settings.jobs_url,
         lambda: blob_stores_of(settings),
+        f"{run_job.__module__}:{run_job.__name__}",
     )
 
 

@@ -114,6 +114,11 @@ class Step(CheckedRecord):
             parts["fanout"] = Fanout.trusted(document["fanout"])
         return cls(**{**document, **parts})
 
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether its code runs outside of the worker's own process, which it cannot crash then."""
+        return self.executor is not None and self.executor["name"] != "local"
+
     @cached_property
     def has_templates(self) -> bool:
         """Whether its configuration has anything to render at an attempt's start."""

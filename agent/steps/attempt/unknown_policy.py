@@ -53,7 +53,7 @@ class UnknownPolicy:
             found = await request.lookup(call)
             if found is not None:
                 return self._resolve_found(call, found)
-        if self._services.clock.now() < call.expires_at and request.is_effect:
+        elif self._services.clock.now() < call.expires_at and request.is_effect:
             next_policy = policy if changed_request is None or policy == "fail" else "ask"
             timer = Timer(call.expires_at, on_unknown=next_policy)
             return Waiting(timer, call.expires_at, self._checkpoint)

@@ -25,6 +25,9 @@ _TAIL_BYTES: Final = 2000
 class CommandLauncher:
     """Launches jobs by a command."""
 
+    # The command may have submitted the job to a scheduler, or be a client that was killed.
+    knows_ends = False
+
     def __init__(
         self, settings: JobSettings, directory: str | None, threads: UnboundedThreads
     ) -> None:

@@ -167,6 +167,8 @@ class JobWatch:
             raise JobLostError(f"heartbeat timeout: {reason}", "heartbeat_timeout")
         if _has_ended_here(status.get("process") or {}):
             await self._expect_final("its process has ended without a result")
+        elif ended is not None and self._launcher.knows_ends:
+            await self._expect_final(ended)
         elif silent_seconds >= self._settings.heartbeat_seconds:
             seconds = self._settings.heartbeat_seconds
             text = f"heartbeat timeout: the job's status has not changed for {seconds:g} s"
@@ -188,6 +190,13 @@ class JobWatch:
         control = {**self._control, **control}
         await self.bounded(lambda: self._objects.write(job_objects.CONTROL, control))
         self._control = control
+
+    async def prevent_or_stop(self) -> None:
+        """Keep a job from beginning, or stop it: its attempt is over."""
+        if await self.prevent():
+            await self._stop_launcher()
+        else:
+            await self.stop()
 
     async def stop(self) -> Document | None:
         """Ask the job to stop, then its launcher; return its final status if it wrote one."""

@@ -21,6 +21,9 @@ class LaunchedJob:
 class Launcher(Protocol):
     """Starts jobs somewhere. None of its functions decides whether a job has begun."""
 
+    knows_ends: bool
+    """Whether `end_of` also says that a job has ended which had begun."""
+
     async def ready(self) -> None:
         """Connect to where jobs run; raise `DefiniteFailure` if that is not possible."""
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from agent.config.executors import ExecutorSettings
 from agent.steps.attempt.services import Execution, Services
 from agent.steps.executors.command_launcher import CommandLauncher
+from agent.steps.executors.dask import DaskLauncher
 from agent.steps.executors.launcher import Launcher
 from agent.steps.executors.process import PythonExecution, ShellExecution
+from agent.steps.executors.ray import RayLauncher
 from agent.steps.executors.remote import JobStore, RemoteExecution
 from agent.steps.types.outcome import Json
 
@@ -26,11 +28,17 @@ class Executors:
         settings: ExecutorSettings,
         jobs_url: str,
         open_stores: "Callable[[], BlobStores]",
+        job_program: str,
     ) -> None:
+        """Take the executor of steps without one, and where the objects of jobs are.
+
+        `job_program` names the function that runs a job in a worker of a cluster, as `module:function`.
+        """
         self._default = default
         self._settings = settings
         self._jobs_url = jobs_url
         self._open_stores = open_stores
+        self._job_program = job_program
         self._stores: BlobStores | None = None
         self._launchers: dict[str, Launcher] = {}
 
@@ -45,8 +53,8 @@ class Executors:
                 return PythonExecution(self._settings.process, options, services)
             case "process":
                 return ShellExecution(self._settings.process, options)
-            case "job":
-                launcher = self._launcher("job", services)
+            case "job" | "ray" | "dask":
+                launcher = self._launcher(name, services)
                 return RemoteExecution(
                     name, kind, options, launcher, self._settings.job, self._store()
                 )
@@ -55,10 +63,18 @@ class Executors:
     def _launcher(self, name: str, services: Services) -> Launcher:
         """Return the launcher of this name; it is made at its first use."""
         if name not in self._launchers:
-            self._launchers[name] = CommandLauncher(
-                self._settings.job, services.limits.directory, services.threads
-            )
+            self._launchers[name] = self._new_launcher(name, services)
         return self._launchers[name]
+
+    def _new_launcher(self, name: str, services: Services) -> Launcher:
+        settings = self._settings
+        if name == "job":
+            return CommandLauncher(settings.job, services.limits.directory, services.threads)
+        cluster = RayLauncher if name == "ray" else DaskLauncher
+        launcher = cluster(getattr(settings, name), self._job_program)
+        # Its connection is closed with the worker.
+        services.resources[f"{name} {id(launcher)}"] = launcher
+        return launcher
 
     def _store(self) -> JobStore:
         if self._stores is None:

@@ -140,12 +140,29 @@ class RemoteExecution:
         except Exception as problem:
             text = f"the job's specification could not be written: {problem}"
             raise DefiniteFailure(text, code="cannot_launch", kind="transport") from None
-        where = await self._launcher.launch(job)
+        where = await self._start(watch, job, context)
         with contextlib.suppress(Exception):
             # Without it the next attempt keeps the job from beginning, which is safe too.
             await watch.bounded(lambda: job.objects.write(job_objects.LAUNCHED, where))
         context.note_executor({"executor": self._name, "job": job.name, **where})
         return await self._result(watch, context, is_effect=is_effect)
+
+    async def _start(
+        self, watch: JobWatch, job: LaunchedJob, context: StepContext
+    ) -> dict[str, Json]:
+        """Launch the job; where that fails, make sure that it did not, or go on with it."""
+        try:
+            return await self._launcher.launch(job)
+        except DefiniteFailure:
+            raise
+        except asyncio.CancelledError:
+            if _is_over(context):
+                await watch.prevent_or_stop()
+            raise
+        except Exception as problem:
+            if await watch.prevent():
+                raise _never_started(str(problem)) from None
+            return {}
 
     async def _result(self, watch: JobWatch, context: StepContext, *, is_effect: bool) -> Json:
         """Wait for the job's result; what is unknown of an effect is raised as such."""
@@ -175,10 +192,7 @@ class RemoteExecution:
 
     async def _interrupted(self, watch: JobWatch, context: StepContext) -> Json:
         """Stop the job of an attempt that is over; leave it alone if only this agent ends."""
-        is_over = context.is_interrupted() and context.signals.stop_reason != SHUTDOWN
-        if not is_over:
-            return None
-        return await watch.stop()
+        return await watch.stop() if _is_over(context) else None
 
     async def _failure(
         self, status: dict[str, Json], context: StepContext, *, is_effect: bool
@@ -219,6 +233,11 @@ class RemoteExecution:
             return found
         except UnknownOutcomeError:
             return None
+
+
+def _is_over(context: StepContext) -> bool:
+    """Whether the attempt was canceled or timed out, and this agent is not only shutting down."""
+    return context.is_interrupted() and context.signals.stop_reason != SHUTDOWN
 
 
 def _never_started(reason: str) -> DefiniteFailure:
