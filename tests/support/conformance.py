@@ -137,9 +137,7 @@ class Place:
         self.cli = Cli(directory)
         self.cli.write(
             "config.toml",
-            CONFIGURATION.format(
-                python=sys.executable, **{"ray": "auto", "dask": "", **addresses}
-            ),
+            CONFIGURATION.format(python=sys.executable, **{"ray": "auto", "dask": "", **addresses}),
         )
         self.cli.write("workflows/functions.py", FUNCTIONS)
         self.notes = directory / "workflows" / "notes"
@@ -161,9 +159,7 @@ class Place:
         """Stop the agent with SIGTERM."""
         self._stack.close()
 
-    def run(
-        self, name: str, kind: str, config: str, *, attempts: int = 1, more: str = ""
-    ) -> str:
+    def run(self, name: str, kind: str, config: str, *, attempts: int = 1, more: str = "") -> str:
         """Start a task of one step; return its id."""
         text = WORKFLOW.format(
             name=name,
