@@ -13,7 +13,7 @@ from agent import Applied
 
 def uses_context(n: int, ctx: Any) -> Any:
     """Use everything that a context has."""
-    print("printed")
+    print("printed")  # noqa: T201
     logging.getLogger("process_functions").warning("logged")
     ctx.save({"page": 1})
     answer = ctx.call(
@@ -71,7 +71,7 @@ def opens_files() -> None:
     """Open files without end."""
     kept = []
     while True:
-        kept.append(open(os.devnull))  # noqa: SIM115
+        kept.append(Path(os.devnull).open())  # noqa: SIM115
 
 
 def leaves_by_exception() -> None:
