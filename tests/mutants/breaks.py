@@ -1308,10 +1308,10 @@ MUTANTS: Final = (
         "        self._open_calls[opened.call_id] = opened\n",
     ),
     Mutant(
-        "a process that crashed serves the next step",
-        "a step gets a process that has ended, or in which another step still runs",
-        "agent/steps/executors/process_pool.py",
-        "if process.is_usable and len(self._idle) + self._lent <= self.size:",
-        "if len(self._idle) + self._lent <= self.size:",
+        "a process of a step outlives its agent",
+        "after a kill of the agent its steps go on, beside their next attempts",
+        "agent/steps/executors/worker_main.py",
+        "    os.killpg(os.getpgrp(), signal.SIGKILL)\n",
+        "    os.getpgrp()\n",
     ),
 )

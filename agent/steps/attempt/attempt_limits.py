@@ -40,8 +40,7 @@ def may_find_out(attempt_input: AttemptInput) -> bool:
 
 def _is_found_elsewhere(call: RecordedCall) -> bool:
     """Whether a call may still run as a job: to find it runs none of the step's code here."""
-    executor = call.action.partition("#")[0].partition(".")[0]
-    return call.status == CallStatus.UNKNOWN and executor in JOB_EXECUTORS
+    return call.status == CallStatus.UNKNOWN and call.action.partition("#")[0] in JOB_EXECUTORS
 
 
 def may_park(attempt_input: AttemptInput) -> bool:

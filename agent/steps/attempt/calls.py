@@ -94,6 +94,10 @@ class Calls:
             self._attempt_input, number, f"{action}#{number}", ids.request_hash(body)
         )
 
+    def skip(self, count: int) -> None:
+        """Leave out numbers: this attempt made calls under them before it was paused."""
+        self._count += count
+
     def end_attempt(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
         self.decided_outcome = outcome

@@ -100,12 +100,11 @@ class RemoteExecution:
         async def find(call: RecordedCall) -> Found:
             return await self._find(call, context, is_effect=is_effect)
 
-        pauses = sum(
-            (call.error or {}).get("code") == PAUSED for call in context.attempt_input.calls
-        )
         # After a pause the same attempt launches another job, which is another call.
-        action = f"{self._name}.{pauses + 1}" if pauses else self._name
-        request = context.request(action, body, on_unknown="ask" if is_effect else "retry")
+        context.calls.skip(
+            sum((call.error or {}).get("code") == PAUSED for call in context.attempt_input.calls)
+        )
+        request = context.request(self._name, body, on_unknown="ask" if is_effect else "retry")
         request = replace(request, is_effect=is_effect, lookup=find)
         answer = await context.perform(request, perform)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
