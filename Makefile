@@ -11,7 +11,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test thorough quick screens fuzz check format campaign siege simulate cron bench crashpoints mutants constraints man audit docs clean
+.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -62,6 +62,16 @@ campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on
 # KILLS=300 for more faults on each database; ARGS="--seed 7" for the same choices again.
 siege: .venv/for-tests ## kill, stop and restart agents and PostgreSQL, and judge from outside alone
 	$(BIN)/python -m tests.siege --sqlite $(FAULTS) --postgres $(FAULTS) $(ARGS)
+
+# Ray and Dask have an environment of their own: together they are larger than everything else.
+conformance: build/conformance/made ## run the tests of executors on local clusters of Ray and Dask too
+	@AGENT_TEST_CLUSTERS=1 build/conformance/bin/python -m pytest -n 0 tests/steps/executors/test_conformance.py $(ARGS)
+
+build/conformance/made: pyproject.toml
+	@echo "setting up build/conformance (once; some minutes)"
+	@$(PYTHON) -m venv build/conformance
+	@build/conformance/bin/python -m pip install -qq --disable-pip-version-check -e ".[test,ray,dask]"
+	@touch $@
 
 crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at every one of its recovery
 	$(BIN)/python -m tests.crash.crashpoints $(ARGS)

@@ -51,6 +51,7 @@ COMMANDS: Final = (
     Command("reload", SET_UP, "reload", "reload", "Let the running agent apply its changed configuration."),
     Command("stop", SET_UP, "stop", "stop", "Stop the running agent, and wait until it has ended."),
     Command("worker", SET_UP, "up", "worker", "Start one more worker, on PostgreSQL."),
+    Command("job", SET_UP, "job", "job", "Run the one job that TASK_SPEC_PATH names."),
     Command("service", SET_UP, "service", "app", "Run the agent as a service of systemd or launchd."),
     Command("config", SET_UP, "config", "app", "Print the settings in force, with their sources, or set one."),
     Command("doctor", SET_UP, "doctor", "doctor", "Check configuration, workflows, database and agent."),

@@ -101,6 +101,8 @@ class Step(CheckedRecord):
     """The values of `state` that the templates of `set_state` name."""
     reads_now: bool = False
     """Whether its templates name `now` or `today`."""
+    executor: dict[str, Any] | None = None
+    """Where its code runs: the executor's name and its options. None: as the configuration says."""
 
     @classmethod
     def trusted(cls, document: dict[str, Any]) -> "Step":
@@ -111,6 +113,11 @@ class Step(CheckedRecord):
         if document.get("fanout") is not None:
             parts["fanout"] = Fanout.trusted(document["fanout"])
         return cls(**{**document, **parts})
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether its code runs outside of the worker's own process, which it cannot crash then."""
+        return self.executor is not None and self.executor["name"] != "local"
 
     @cached_property
     def has_templates(self) -> bool:

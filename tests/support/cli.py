@@ -37,6 +37,7 @@ COMMANDS = [
     "completion",
     "help",
     "worker",
+    "job",
     "run",
     "validate",
     "schema",

@@ -92,6 +92,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     yield from _check_files(settings)
     yield from _check_workflows(settings)
     yield from _check_libraries(settings)
+    yield from _check_executors(settings)
     yield from _check_mail(settings)
     yield from _check_secrets(settings)
     yield from _check_artifacts(settings)
@@ -200,6 +201,15 @@ def _check_libraries(settings: "Settings") -> Iterator[CheckResult]:
     from agent.cli.commands.library_checks import library_checks
 
     for what, state, message in library_checks(settings):
+        yield CheckResult(what, state, message)
+
+
+def _check_executors(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.cli.commands.executor_checks import executor_checks
+    from agent.daemon import workflow_overview
+
+    entries = workflow_overview.scan(settings) if settings.workflow_directory.is_dir() else ()
+    for what, state, message in executor_checks(settings, entries):
         yield CheckResult(what, state, message)
 
 

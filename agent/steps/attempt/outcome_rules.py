@@ -5,7 +5,7 @@ turn it into a value that the engine applies.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.steps.attempt.cancel_scope import complete
@@ -83,6 +83,8 @@ def _interrupted(context: StepContext, limit: TimeLimit) -> Outcome:
     if context.signals.is_stopping:
         return Returned(context.signals.stop_reason or "stopped")
     error = limit.error(context.attempt_input)
+    if context.runs_elsewhere:
+        error = replace(error, message=f"execution timeout: {error.message}")
     return Failed(error) if limit.step_error is not None else Retry(error)
 
 

@@ -11,10 +11,13 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 
 import agent
+from agent.steps.attempt.containment import RelayedError
 
 
 def user_traceback(problem: BaseException) -> str:
     """Return an exception's traceback without the engine's frames, whatever its methods do."""
+    if isinstance(problem, RelayedError):
+        return problem.step_traceback or f"{problem}\n"
     try:
         formatted = TracebackException.from_exception(problem, compact=True)
         for part in _chain(formatted):
