@@ -166,7 +166,7 @@ def test_effects_and_state(running: Running, client: httpx.Client, worker: httpx
     document = running.wait_for_task(client, task, "succeeded")
     assert document["output"] == {"remember": {"n": 3}}
     assert client.get("/api/v1/state/workflow:effect/last").json()["value"] == 3
-    (first, _) = client.get(f"/api/v1/tasks/{task}/calls").json()["calls"]
+    (first,) = client.get(f"/api/v1/tasks/{task}/steps/pay/calls").json()["calls"]
     assert (first["action"], first["status"]) == ("worker.effect#1", "succeeded")
 
 
@@ -214,8 +214,8 @@ def test_dead_letters_are_listed_and_requeued(
     again = requeued.json()["task_id"]
     assert client.post(path).json()["task_id"] == again
     assert client.get("/api/v1/work/dead", params={"queue": "dead"}).json()["dead"] == []
-    (waiting,) = client.get(f"/api/v1/tasks/{again}").json()["waiting_on"]
-    assert "retry_at" in waiting
+    (step,) = client.get(f"/api/v1/tasks/{again}").json()["steps"]
+    assert (step["status"], step["attempt"]) == ("pending", 1) and step["wake_at"] is not None
     client.post(f"/api/v1/tasks/{again}/cancel")
 
 
