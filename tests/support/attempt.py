@@ -15,7 +15,16 @@ from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.call_records import CallResult, Intent, RecordedCall
-from agent.steps.types.outcome import Json, Outcome, Paused, Question, Retry, StepError, Waiting, WorkOffer
+from agent.steps.types.outcome import (
+    Json,
+    Outcome,
+    Paused,
+    Question,
+    Retry,
+    StepError,
+    Waiting,
+    WorkOffer,
+)
 from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.workflows.graph import Graph, Step
