@@ -47,10 +47,13 @@ from agent.server.routes import (
     load,
     memories,
     sign_in_links,
+    snapshots,
     state,
     steps,
     tasks,
     triggers,
+    work,
+    work_queues,
     workflows,
 )
 from agent.server.routes.settings import routes as settings_routes
@@ -59,6 +62,7 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.work_calls import WorkCalls
 from agent.server.workflow_files import WorkflowFiles
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
@@ -76,6 +80,9 @@ ROUTES: list[RouteRegistry] = [
     artifacts.routes,
     approvals.routes,
     triggers.routes,
+    work.routes,
+    work_queues.routes,
+    snapshots.routes,
     memories.routes,
     state.routes,
     events.routes,
@@ -131,6 +138,15 @@ def build_context(
         live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
         graphs=GraphCache(),
         workflow_files=WorkflowFiles(),
+        work=WorkCalls(
+            database,
+            worker,
+            worker_loop,
+            read_pool,
+            command_pool,
+            task_submitter,
+            limits.max_requests,
+        ),
         startup=startup,
         health=worker.health,
     )

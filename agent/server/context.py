@@ -22,6 +22,7 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.work_calls import WorkCalls
 from agent.server.workflow_files import WorkflowFiles
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
@@ -58,6 +59,8 @@ class Context:
     graphs: GraphCache
     """The graphs that pages show; not the worker's, which its own thread changes."""
     workflow_files: WorkflowFiles
+    work: WorkCalls
+    """The calls of external workers, also for surfaces other than the routes."""
     startup: Startup
     health: Health
     """The worker's present problems."""

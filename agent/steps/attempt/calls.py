@@ -52,6 +52,7 @@ from agent.steps.types.outcome import (
     StepError,
     Waiting,
 )
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
@@ -119,8 +120,10 @@ class Calls:
             self._leave()
             raise
 
-    async def operate(self, request: Request, operation: StateOperation) -> Json:
-        """Read or change `state`, which records the answer; or return the recorded answer."""
+    async def operate(
+        self, request: Request, operation: StateOperation | SnapshotOperation
+    ) -> Json:
+        """Use `state` or append a snapshot, which records the answer; or return the recorded one."""
         numbered = await self._next(request)
         if isinstance(numbered, CallAnswer):
             return numbered.response
@@ -135,6 +138,14 @@ class Calls:
             raise
         finally:
             self._leave()
+
+    async def offer(self, request: Request) -> CallAnswer | Intent:
+        """Return the recorded answer, or the intent of a call that others will begin and record."""
+        numbered = await self._next(request)
+        if isinstance(numbered, CallAnswer):
+            return numbered
+        now = self._services.clock.now()
+        return new_intent(self._attempt_input, numbered, StoredBody(None, None), None, now)
 
     async def _next(self, request: Request) -> CallAnswer | NumberedRequest:
         """Return the recorded answer of the next call, or its request if it may be made."""
