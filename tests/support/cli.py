@@ -57,6 +57,7 @@ COMMANDS = [
     "schedules",
     "watchers",
     "triggers",
+    "queue",
     "memory",
     "approvals",
     "approve",
