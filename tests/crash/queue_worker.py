@@ -23,7 +23,7 @@ def main(server: str, world: str, diary: str) -> None:
     chance = random.Random()
 
     def note(what: str, work: Work) -> None:
-        line = f"{what} {work.document['id']} {os.getpid()} {time.monotonic()}\n"
+        line = f"{what} {work.input['path']} {os.getpid()} {time.monotonic()}\n"
         # One write of a short line is not mixed with others.
         with Path(diary).open("a", encoding="utf-8") as file:
             file.write(line)

@@ -157,7 +157,7 @@ class Round:
                 ends = [at for at in ended.get((work, pid), []) if at >= start]
                 end = min([*ends, self._killed_at.get(pid, float("inf"))])
                 if following < end:
-                    found.append(f"work {work} was run by {pid} and {other} at the same time")
+                    found.append(f"{work} was run by {pid} and {other} at the same time")
         return sum(map(len, begun.values())), found
 
     def _keep_busy(self) -> None:
