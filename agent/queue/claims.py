@@ -12,6 +12,7 @@ from agent.queue.lease import Document
 log = logging.getLogger("agent.queue")
 
 _WAIT_SECONDS: Final = 25
+_MOST_AT_ONCE: Final = 50
 _NOT_ALLOWED: Final = (401, 403)
 _GIVE_BACK_SECONDS: Final = 5.0
 
@@ -38,6 +39,7 @@ class Claims:
                 log.warning("no work can be claimed, trying again: %s", problem)
 
         # The token makes a repetition return the leases of the first.
+        limit = min(limit, _MOST_AT_ONCE)
         asked = {**self._request, "limit": limit, "wait": wait, "client_token": new_id()}
         self._unanswered = asked
         try:

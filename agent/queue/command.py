@@ -170,7 +170,7 @@ def _environment(work: Work) -> dict[str, str]:
         "AGENT_WORK_TASK": work.task_id,
         "AGENT_WORK_STEP": work.step,
         "AGENT_WORK_ATTEMPT": str(work.attempt),
-        "AGENT_WORK_KEY": work.key,
+        "AGENT_WORK_KEY": work.key or "",
     }
 
 

@@ -176,3 +176,8 @@ class Lease:
         with self._lock:
             for _ in range(min(count, len(self._lines))):
                 self._pending_chars -= len(self._lines.popleft()[1])
+
+
+def storable(text: str) -> str:
+    """Return a text without what the agent cannot record: NUL characters and lone surrogates."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

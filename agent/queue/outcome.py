@@ -1,6 +1,7 @@
 """What the end of a handler means for its step."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,10 +9,11 @@ from typing import Any, Final
 from agent.core.tracebacks import user_traceback
 from agent.queue.errors import Final as FinalFailure
 from agent.queue.errors import HandlerEnd, LeaseLostError, Retry
-from agent.queue.lease import Document, Lease
+from agent.queue.lease import Document, Lease, storable
 from agent.queue.work import Parked
 
 _MAX_MESSAGE: Final = 4000
+_CODE: Final = re.compile("[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def _completed(output: Any) -> Outcome:
 
 
 def _failed(lease: Lease, problem: BaseException) -> Outcome:
-    lease.log(user_traceback(problem), "stderr")
+    lease.log(storable(user_traceback(problem)), "stderr")
     try:
         text = f"{type(problem).__name__}: {problem}".rstrip(": ")
     except BaseException:
@@ -80,8 +82,8 @@ def _failure(
     return Outcome(
         "fail",
         {
-            "message": message[:_MAX_MESSAGE] or code,
-            "code": code,
+            "message": storable(message[:_MAX_MESSAGE]) or "failed",
+            "code": code if _CODE.fullmatch(code) else "failed",
             "retryable": is_retryable,
             "delay": delay,
         },

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from agent.queue.errors import HandlerEnd
-from agent.queue.lease import Lease
+from agent.queue.lease import Lease, storable
 
 _NOTHING: Final = object()
 
@@ -17,8 +17,9 @@ class _Facts:
         document = lease.document
         self.input: Any = document["input"]
         """The step's `with`, rendered."""
-        self.key: str = document["idempotency_key"]
-        """For remote systems that this work calls: the same after a lost result, so that they do nothing twice."""
+        self.key: str | None = document["idempotency_key"]
+        """Of an effect, for remote systems that the handler calls: the same after a lost result, so that
+        they do nothing twice."""
         self.queue: str = document["queue"]
         self.attempt: int = document["attempt"]
         self.max_attempts: int | None = document["max_attempts"]
@@ -60,7 +61,7 @@ class _Facts:
 
     def log(self, text: str, stream: str = "log") -> None:
         """Append a text to the step's log; it is sent within a second. Streams: log, stdout, stderr."""
-        self._lease.log(text if text.endswith("\n") else f"{text}\n", stream)
+        self._lease.log(storable(text if text.endswith("\n") else f"{text}\n"), stream)
 
 
 class Work(_Facts):
@@ -106,15 +107,16 @@ class Work(_Facts):
         choices: list[str] | None = None,
         schema: dict[str, Any] | None = None,
         who: list[str] | None = None,
-        expires: str | None = None,
+        expires_seconds: float | None = None,
         checkpoint: Any = _NOTHING,
     ) -> Any:
         """Ask a person and return the answer's value.
 
         The first time this does not return: the step is parked, and a later claim calls the handler
-        again, with the answer. Then the same question returns it.
+        again, with the answer. Then the same question returns it. A claim carries the last answer
+        only: a handler with several questions keeps the earlier answers in its checkpoint.
         """
-        details = {"choices": choices, "schema": schema, "who": who, "expires": expires}
+        details = {"choices": choices, "schema": schema, "who": who, "expires": expires_seconds}
         return self._park("ask", {"question": question, **details}, question, checkpoint)
 
     def block(self, reason: str, *, checkpoint: Any = _NOTHING) -> Any:
@@ -122,10 +124,11 @@ class Work(_Facts):
 
         As with `ask`, only the later claim's call returns.
         """
-        return self._park("block", {"reason": reason}, reason, checkpoint)
+        return self._park("block", {"reason": reason}, f"blocked: {reason}", checkpoint)
 
     def _park(self, verb: str, document: dict[str, Any], question: str, checkpoint: Any) -> Any:
-        if self.answer is not None and self.answer["question"] == question:
+        # Work that an operator resumed carries a value and no question.
+        if self.answer is not None and self.answer["question"] in (question, None):
             return self.answer["value"]
         if checkpoint is not _NOTHING:
             document["checkpoint"] = checkpoint
@@ -175,7 +178,7 @@ class AsyncWork(_Facts):
         choices: list[str] | None = None,
         schema: dict[str, Any] | None = None,
         who: list[str] | None = None,
-        expires: str | None = None,
+        expires_seconds: float | None = None,
         checkpoint: Any = _NOTHING,
     ) -> Any:
         """Ask a person, as `Work.ask`."""
@@ -184,7 +187,7 @@ class AsyncWork(_Facts):
             choices=choices,
             schema=schema,
             who=who,
-            expires=expires,
+            expires_seconds=expires_seconds,
             checkpoint=checkpoint,
         )
 

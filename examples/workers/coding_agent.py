@@ -1,6 +1,6 @@
 """Lets a command-line coding agent work on a step: in a worktree of its own, on a branch of its own.
 
-    agent queue work coding_agent -- python3 coding_agent.py claude -p
+    agent queue work coding_agent -- python3 coding_agent.py codex exec
 
 `agent queue work` starts this once for each step, with the claim as JSON on standard input. The goal is
 appended to the command. What the coding agent prints goes to the step's log; the output of the step is

@@ -33,7 +33,9 @@ def main(server: str, world: str, diary: str) -> None:
         note("begin", work)
         time.sleep(chance.uniform(0, 0.05))
         request = urllib.request.Request(
-            world + work.input["path"], method="POST", headers={"Idempotency-Key": work.key}
+            world + work.input["path"],
+            method="POST",
+            headers={"Idempotency-Key": work.key or work.input["path"]},
         )
         with urllib.request.urlopen(request, timeout=60):
             pass

@@ -211,8 +211,8 @@ class AgentClient(Protocol):
     def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
         """Return steps of external workers whose attempts are used up, the newest first."""
 
-    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> Document:
-        """Put a dead letter back, in a retry of its task; return that task."""
+    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> "CommandResult":
+        """Put a dead letter back, in a retry of its task."""
 
     def close(self) -> None:
         """Close connections."""

@@ -345,10 +345,9 @@ class RemoteClient:
     def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
         return self._listed("dead", _TASKS_PAGE, limit, path="work/dead", queue=queue, code=code)
 
-    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> Document:
+    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> CommandResult:
         body = {"not_before": not_before, "reason": reason}
-        requeued: Document = self._http.post(f"work/dead/{work_id}/requeue", body, key=new_id())
-        return requeued
+        return self._command(f"work/dead/{work_id}/requeue", body)
 
     def _document(self, path: str) -> Document:
         document: Document = self._http.get(path)

@@ -117,7 +117,7 @@ def requeue(
         letters = _chosen(client, ids or [], queue, error)
         if not is_dry_run:
             letters = [
-                {**letter, "requeued_as": client.requeue(letter["id"], not_before, reason)["task"]}
+                {**letter, "requeued_as": client.requeue(letter["id"], not_before, reason).task_id}
                 for letter in letters
             ]
     if as_json:
