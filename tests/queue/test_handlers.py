@@ -1,7 +1,6 @@
 """What becomes of a handler's end: outputs, failures, questions, checkpoints, logs."""
 
 import asyncio
-import sys
 import threading
 from typing import Any
 
@@ -26,7 +25,7 @@ def test_the_return_value_is_the_output(bench: QueueBench) -> None:
     assert bench.ended(task_id)["output"] == {"got": {"a": [1, None]}}
     (work,) = seen
     assert (work.task_id, work.step, work.queue, work.attempt) == (task_id, "job", "plain", 1)
-    assert work.key
+    assert work.key is None, "only an effect has a key"
     assert work.checkpoint_value is None
     assert work.answer is None
 
@@ -240,8 +239,10 @@ def test_a_blocked_step_goes_on_when_it_is_resumed(bench: QueueBench) -> None:
     bench.work(answer)
     asked = bench.question(task_id)
     assert "out of paper" in asked["message"]
-    work_id = bench.client.get("/api/v1/work/queues").json()
-    assert next(each for each in work_id["queues"] if each["queue"] == "stuck")["asked"] == 1
+    assert bench.queue("stuck")["asked"] == 1
+    bench.client.post(f"/api/v1/approvals/{asked['id']}/answer", json={"value": "refilled"})
+    bench.work(answer)
+    assert bench.ended(task_id)["output"] == "refilled"
 
 
 def test_a_worker_needs_handlers_that_fit_together() -> None:
@@ -262,4 +263,3 @@ def test_a_worker_needs_handlers_that_fit_together() -> None:
         Worker(first, second, server="http://127.0.0.1:1", token="x")
     with pytest.raises(TypeError, match="name the queue"):
         handler()
-    assert sys.modules["agent.queue"] is not None

@@ -1,5 +1,6 @@
 """An agent with steps for external workers, and workers of this process that handle them."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +24,6 @@ class QueueBench:
         kind = {"queue": queue, "with": {"value": given}, **keys.pop("worker", {})}
         step = {"worker": kind, "retry": {"max_attempts": 3, "delay": "10ms"}, **keys}
         name = f"flow-{queue}"
-        import json
-
         self.running.add_workflow(
             json.dumps({"name": name, "steps": {"job": step}, "output": "{{ steps.job.output }}"})
         )
@@ -51,10 +50,15 @@ class QueueBench:
 
         def find() -> dict[str, Any] | None:
             found = self.client.get("/api/v1/approvals").json()["approvals"]
-            return next((each for each in found if each["task_id"] == task_id), None)
+            return next((each for each in found if each["task"] == task_id), None)
 
         asked: dict[str, Any] = wait_for(find)
         return asked
+
+    def queue(self, name: str) -> dict[str, Any]:
+        """Return what is in a queue; nothing if it is not in use."""
+        queues = self.client.get("/api/v1/work/queues").json()["queues"]
+        return next((each for each in queues if each["queue"] == name), {"queued": 0})
 
     def worker(self, *handlers: Any, **options: Any) -> Worker:
         """Return a worker of this agent."""
