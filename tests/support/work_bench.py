@@ -11,8 +11,8 @@ from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.rules.work_parts import (
     ClaimResult,
     LeaseCall,
-    LeaseResult,
     LeasedWork,
+    LeaseResult,
     WorkClaim,
     WorkPart,
     parse_lease,

@@ -45,6 +45,12 @@ class Work(SQLModel, table=True):
             postgresql_where=text("status IN ('leased', 'running', 'asked')"),
         ),
         Index(
+            "work_dead",
+            "id",
+            sqlite_where=text("status IN ('failed', 'expired')"),
+            postgresql_where=text("status IN ('failed', 'expired')"),
+        ),
+        Index(
             "work_by_client_token",
             "client_token",
             sqlite_where=text("client_token IS NOT NULL"),

@@ -42,7 +42,13 @@ def test_work_is_claimed_begun_and_completed(bench: WorkBench) -> None:
         "call_id": None,
     }
     types = bench.hand.types(task, "w")
-    assert types == ["step.claimed", "step.waiting", "step.leased", "step.started", "step.succeeded"]
+    assert types == [
+        "step.claimed",
+        "step.waiting",
+        "step.leased",
+        "step.started",
+        "step.succeeded",
+    ]
 
 
 def test_work_is_leased_once_and_in_order(bench: WorkBench) -> None:
@@ -75,7 +81,16 @@ def test_a_call_under_another_lease_changes_nothing(bench: WorkBench) -> None:
     lease = bench.claim()
     forged = lease[:-4] + "beef"
     before = bench.hand.everything()
-    for action in ("running", "heartbeat", "checkpoint", "log", "complete", "fail", "release", "ask"):
+    for action in (
+        "running",
+        "heartbeat",
+        "checkpoint",
+        "log",
+        "complete",
+        "fail",
+        "release",
+        "ask",
+    ):
         assert bench.call(forged, action, text="1").lost == "released"
         assert bench.call(lease, action, may_use=lambda _: False, text="1").lost == "unknown"
     assert bench.hand.everything() == before

@@ -70,6 +70,7 @@ def upgrade() -> None:
     )
     _index("work_queued", ["queue", "priority", "id"], "status = 'queued'")
     _index("work_open", ["queue", "status"], "status IN ('leased', 'running', 'asked')")
+    _index("work_dead", ["id"], "status IN ('failed', 'expired')")
     _index("work_by_client_token", ["client_token"], "client_token IS NOT NULL")
     op.create_index("work_by_task", "work", ["task_id"])
     op.create_index("work_by_step", "work", ["step_id"])
