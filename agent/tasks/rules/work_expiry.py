@@ -5,6 +5,8 @@ its start, after an outage of the database and after a jump of its clock. A leas
 longer than that. A process that answers no workers (`answering_since` is None) lets no lease expire.
 """
 
+from dataclasses import replace
+
 from agent.core.clock import SECOND
 from agent.core.state_machine import WORK_LEASED, CallStatus, WorkStatus
 from agent.core.waits import Work
@@ -51,17 +53,18 @@ def check(tx: Connection, locked: LockedTask, step: StepRow, answering_since: in
 def expire(locked: LockedTask, step: StepRow, row: WorkRow) -> None:
     """End an attempt whose lease is over: unknown if it may have acted, else it failed."""
     error = _error(locked, row)
+    intent = work_leases.intent_of(row)
+    is_unknown = row.call_id is not None and intent is not None and bool(intent["effect"])
+    if is_unknown:
+        text = f"{error.message}: whether its effect happened is unknown"
+        error = replace(error, kind="unknown", message=text)
     data = {"work": row.id, "worker": row.leased_by, "code": error.code}
     locked.emit("step.lease_expired", step, data)
     work_leases.end(locked, row, "work.expired", error.message)
-    intent = work_leases.intent_of(row)
-    if row.call_id is None or intent is None:
-        lease_calls.end_attempt(locked, step, error)
-        return
-    if not intent["effect"]:
+    if row.call_id is not None and intent is not None and not is_unknown:
         key = str(intent["idempotency_key"])
         locked.results.append(CallResult(row.call_id, key, CallStatus.FAILED, None, error))
-    lease_calls.end_attempt(locked, step, error, is_unknown=bool(intent["effect"]))
+    lease_calls.end_attempt(locked, step, error, is_unknown=is_unknown)
 
 
 def _error(locked: LockedTask, row: WorkRow) -> StepError:
