@@ -6,6 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 FAULTS := $(or $(KILLS),100)
+LEASES := $(or $(KILLS),1000)
 KILLS ?= 2000
 
 # Without compiled files each of the processes that tests start would compile the program.
@@ -58,6 +59,10 @@ format: .venv/for-tests ## put the code into its usual form
 
 campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on PostgreSQL, and count
 	$(BIN)/python -m tests.crash.campaign --sqlite $(KILLS) --postgres $$(($(KILLS) / 2)) $(ARGS)
+	$(BIN)/python -m tests.crash.worker_campaign --sqlite $$(($(KILLS) / 4)) --postgres $$(($(KILLS) / 4)) $(ARGS)
+
+leases: .venv/for-tests ## kill external workers and their agent KILLS times on each database, and judge
+	$(BIN)/python -m tests.crash.worker_campaign --sqlite $(LEASES) --postgres $(LEASES) $(ARGS)
 
 # KILLS=300 for more faults on each database; ARGS="--seed 7" for the same choices again.
 siege: .venv/for-tests ## kill, stop and restart agents and PostgreSQL, and judge from outside alone

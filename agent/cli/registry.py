@@ -13,6 +13,7 @@ TASKS: Final = "Tasks"
 CONTROL: Final = "Control tasks"
 QUESTIONS: Final = "Questions to people"
 TRIGGERS: Final = "Schedules and watchers"
+EXTERNAL: Final = "External workers"
 CHAT: Final = "Chat"
 MEMORY: Final = "Memory and state"
 ADMINISTRATION: Final = "Administration"
@@ -24,6 +25,7 @@ GROUPS: Final = (
     CONTROL,
     QUESTIONS,
     TRIGGERS,
+    EXTERNAL,
     CHAT,
     MEMORY,
     ADMINISTRATION,
@@ -87,6 +89,7 @@ COMMANDS: Final = (
     Command("schedules", TRIGGERS, "schedules", "app", "List and control schedules."),
     Command("watchers", TRIGGERS, "watchers", "app", "List and control watchers."),
     Command("triggers", TRIGGERS, "triggers", "triggers", "List schedules and watchers."),
+    Command("queue", EXTERNAL, "queue", "app", "List queues, requeue dead letters, work on steps."),
     Command("chat", CHAT, "chat", "chat", "Talk to the assistant and run the commands of chats."),
     Command("conversations", CHAT, "conversations", "app", "List, show and delete what is kept of conversations."),
     Command("pair", CHAT, "pairing", "pair", "Pair a chat account, so that it may use the agent."),

@@ -58,6 +58,7 @@ COMMANDS = [
     "schedules",
     "watchers",
     "triggers",
+    "queue",
     "memory",
     "approvals",
     "approve",

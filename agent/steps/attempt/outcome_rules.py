@@ -8,11 +8,11 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
+from agent.core.tracebacks import user_traceback
 from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.time_limit import TimeLimit
-from agent.steps.attempt.tracebacks import user_traceback
 from agent.steps.spec.output_checks import check_output, large_text, oversize_error
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.errors import DefiniteFailure, EndAttempt

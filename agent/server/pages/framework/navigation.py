@@ -23,6 +23,7 @@ ITEMS: Final = (
     Item("Tasks", "/tasks", "t"),
     Item("Workflows", "/workflows", "w"),
     Item("Triggers", "/triggers", "s"),
+    Item("Queues", "/queues", "q"),
     Item("Spend", "/spend", "m"),
     Item("Health", "/health", "h"),
     Item("Events", "/events", "e"),

@@ -1,1 +1,1 @@
-"""Pages about the agent itself: spend, health and the event log."""
+"""Pages about the agent itself: spend, health, queues and the event log."""
