@@ -34,11 +34,8 @@ class Transport:
     """Sends requests to an agent's HTTP API."""
 
     def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
-        self._url, is_here = _checked(url)
+        self._url, token, is_here = remote_agent(url, settings, notify)
         self._has_answered = False
-        token = _token(settings, is_here=is_here)
-        if self._url.startswith("http:") and not is_here:
-            notify("agent: the token travels unencrypted: use https")
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
@@ -112,6 +109,17 @@ class Transport:
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             detail = f"the agent at {self._url} does not accept this token"
         raise CommandError(detail, _CODES.get(answer.status_code, Exit.NO_DATABASE))
+
+
+def remote_agent(
+    url: str, settings: "Settings", notify: Callable[[str], None]
+) -> tuple[str, str, bool]:
+    """Return the base URL of an agent, the token for it, and whether it is on this machine."""
+    base, is_here = _checked(url)
+    token = _token(settings, is_here=is_here)
+    if base.startswith("http:") and not is_here:
+        notify("agent: the token travels unencrypted: use https")
+    return base, token, is_here
 
 
 def _checked(url: str) -> tuple[str, bool]:
