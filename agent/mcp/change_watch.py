@@ -127,7 +127,9 @@ class ChangeWatch(InMemorySubscriptionBus):
 
     async def _newest(self) -> str | None:
         with suppress(ApiError):
-            page = await self._api.call(ApiRequest("GET", "/api/v1/events", {"limit": 1, "newest": True}))
+            page = await self._api.call(
+                ApiRequest("GET", "/api/v1/events", {"limit": 1, "newest": True})
+            )
             cursor: str | None = page["cursor"]
             return cursor
         return None
@@ -145,4 +147,5 @@ class ChangeWatch(InMemorySubscriptionBus):
             changed[resources.APPROVALS] = None
         for uri in changed:
             await self.publish(ResourceUpdated(uri))
-        return page["cursor"]
+        newest: str | None = page["cursor"]
+        return newest

@@ -136,5 +136,5 @@ def _owned(scope: Scope) -> Scope:
     from mcp.server.auth.provider import AccessToken
 
     grant: TokenGrant = scope[GRANT]
-    token = AccessToken(token="", client_id=f"{grant.name} {grant.hash}", scopes=[])  # noqa: S106
+    token = AccessToken(token="", client_id=f"{grant.name} {grant.hash}", scopes=[])
     return {**scope, "user": AuthenticatedUser(token)}

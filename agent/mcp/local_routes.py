@@ -47,9 +47,7 @@ def open_routes(
     startup = Startup(started_at=database.clock.now())
     trust = trust_of(settings)
     tokens, sessions = Tokens(settings.home, trust), Sessions(settings.home, trust)
-    context = application.build_context(
-        settings, database, worker, loop, tokens, sessions, startup
-    )
+    context = application.build_context(settings, database, worker, loop, tokens, sessions, startup)
     submitter = DirectSubmitter(
         worker, loop, context.read_pool, startup, settings.engine, settings.server.max_requests
     )

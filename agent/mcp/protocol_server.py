@@ -112,9 +112,7 @@ class ProtocolServer:
         try:
             answer = await self._answer(api, context, params, arguments)
         except (ArgumentError, ApiError, UnusableSchemaError) as error:
-            return types.CallToolResult(
-                content=[types.TextContent(text=str(error))], is_error=True
-            )
+            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         if isinstance(answer, types.InputRequiredResult):
             return answer
         text = json.dumps(answer, ensure_ascii=False)
@@ -233,5 +231,3 @@ def _annotations(hints: Hints, *, is_open: bool) -> types.ToolAnnotations:
         # What a workflow does may reach anything; the others change this agent alone.
         open_world_hint=is_open,
     )
-
-

@@ -15,7 +15,7 @@ from agent.mcp.api_calls import Api, ApiError, ApiRequest
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
-    from mcp_types import ElicitResult, InputRequiredResult
+    from mcp_types import ElicitResult, InputRequests, InputRequiredResult
 
 Document = dict[str, Any]
 
@@ -71,7 +71,9 @@ async def ask(
     if not forms:
         return Asked()
     if _is_modern(context):
-        requests = {each: ElicitRequest(params=params) for each, params in forms.items()}
+        requests: InputRequests = {
+            each: ElicitRequest(params=params) for each, params in forms.items()
+        }
         return Asked(InputRequiredResult(input_requests=requests, request_state=task_id))
     has_answers = False
     for approval_id, params in forms.items():

@@ -186,7 +186,7 @@ def standalone(schema: JsonSchema, components: Mapping[str, Any]) -> JsonSchema:
     if "$ref" in schema:
         schema = components[schema["$ref"].removeprefix(_COMPONENTS)]
     needed: dict[str, JsonSchema] = {}
-    root = _rewritten(schema, components, needed)
+    root: JsonSchema = _rewritten(schema, components, needed)
     if needed:
         root["$defs"] = dict(sorted(needed.items()))
     root.setdefault("type", "object")

@@ -167,7 +167,11 @@ def _progress_text(result: Document) -> str:
 def _message(result: Document) -> str:
     task = f"task {result['id']} of {result['workflow']}"
     if result["is_over"]:
-        return f"{task} {result['status']}" if result["status"] != "canceled" else f"{task} was canceled"
+        return (
+            f"{task} {result['status']}"
+            if result["status"] != "canceled"
+            else f"{task} was canceled"
+        )
     needs = [_need(need) for need in result["needs"]]
     if needs:
         return f"{task} cannot go on by itself: {'; '.join(needs)}"
@@ -186,5 +190,3 @@ def _need(need: Document) -> str:
         case "resolve":
             return f"a person must resolve step {need['step']}: the result of its effect is unknown"
     return f"task {need['task']} is paused ({need['message']}); resume_task resumes it"
-
-
