@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.scopes import SCOPES, Scope, implied
+from agent.core.scopes import SCOPES, Scope, implied, may_work, work_scopes
 from agent.steps.spec.questions import CHANNELS, CHATS
 
 ALL_SCOPES: Final = implied(SCOPES)
@@ -29,6 +29,17 @@ class Principal:
     identity: str
     scopes: frozenset[Scope] = frozenset()
     is_paired: bool = False
+    queues: frozenset[str] = frozenset()
+    """Its scopes for external workers, such as `work:review`; `admin` includes all of them."""
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it may do the work of any queue."""
+        return bool(work_scopes(self.scopes | self.queues))
+
+    def may_work(self, queue: str) -> bool:
+        """Whether it may do the work of a queue."""
+        return may_work(self.scopes | self.queues, queue)
 
     @property
     def is_stranger(self) -> bool:
@@ -47,6 +58,18 @@ def check_scope(principal: Principal, scope: Scope, action: str) -> None:
         raise NotAllowedError(f"{principal.identity} is not paired with this agent")
     if scope not in principal.scopes:
         raise NotAllowedError(f"{action} needs the scope {scope!r}")
+
+
+def check_worker(principal: Principal) -> None:
+    """Raise `NotAllowedError` unless the caller may do the work of some queue."""
+    if principal.is_stranger or not principal.is_worker:
+        raise NotAllowedError("this needs a scope of a queue, such as 'work:QUEUE' or 'work:*'")
+
+
+def check_queue(principal: Principal, queue: str) -> None:
+    """Raise `NotAllowedError` unless the caller may do the work of a queue."""
+    if not principal.may_work(queue):
+        raise NotAllowedError(f"the queue {queue!r} needs the scope 'work:{queue}'")
 
 
 def check_answer(principal: Principal, who: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The state machines of tasks, steps, calls, approvals, triggers and firings, as data.
+"""The state machines of tasks, steps, calls, approvals, triggers, firings and work, as data.
 
 The guard that every change passes (`check`), the CHECK constraints of the tables, the pictures in
 the documentation and the exhaustive test of state × event all derive from these tables.
@@ -73,6 +73,23 @@ class FiringStatus(StrEnum):
     """There before the watcher was."""
 
 
+class WorkStatus(StrEnum):
+    """The status of the work that a step offers to external workers."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    """A worker has claimed it, and has not begun."""
+    RUNNING = "running"
+    ASKED = "asked"
+    """The worker has returned it with a question to a person."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    """Its lease ended without a result."""
+    WITHDRAWN = "withdrawn"
+    """Its step no longer wants it."""
+
+
 class Move(NamedTuple):
     """One row of a machine: the states in which an event is allowed, and the state after it."""
 
@@ -100,8 +117,9 @@ STEP: Final[Machine] = {
     # A group of parallel items waits while they run, and ends from there.
     "step.succeeded": _move("running waiting", "succeeded"),
     "step.failed": _move("running waiting pending", "failed"),
-    "step.retried": _move("running", "pending"),
-    "step.lost": _move("running", "pending"),
+    # An attempt of an external worker ends while its step waits for it.
+    "step.retried": _move("running waiting", "pending"),
+    "step.lost": _move("running waiting", "pending"),
     "step.returned": _move("running", "pending"),
     "step.waiting": _move("running", "waiting"),
     "step.woken": _move("waiting", "pending"),
@@ -142,9 +160,26 @@ FIRING: Final[Machine] = {
     "firing.skipped": _move("queued", "skipped"),
 }
 
+WORK: Final[Machine] = {
+    "work.leased": _move("queued", "leased"),
+    "work.started": _move("leased", "running"),
+    "work.released": _move("leased running", "queued"),
+    "work.asked": _move("leased running", "asked"),
+    "work.answered": _move("asked", "queued"),
+    # A result may be the first that is heard of work that was leased.
+    "work.completed": _move("leased running", "completed"),
+    "work.failed": _move("leased running", "failed"),
+    "work.expired": _move("leased running", "expired"),
+    "work.withdrawn": _move("queued leased running asked", "withdrawn"),
+}
+
 FIRING_STARTED: Final = frozenset({FiringStatus.STARTED, FiringStatus.LATE})
 TASK_ENDED: Final = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED})
 STEP_ENDED: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.SKIPPED})
+WORK_LEASED: Final = (WorkStatus.LEASED, WorkStatus.RUNNING)
+"""In these, and in no other, work has a lease."""
+WORK_OPEN: Final = (WorkStatus.QUEUED, *WORK_LEASED, WorkStatus.ASKED)
+"""In these a step waits on it."""
 
 
 class ForbiddenMoveError(Exception):

@@ -74,9 +74,19 @@ class Items:
     count: int
 
 
-Wait = Timer | Signal | ChildRequest | Child | Approval | UnknownCall | Items
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The result of an external worker."""
 
-NEEDS_OUTSIDER: Final = (Approval, Signal, UnknownCall)
+    work_id: str
+    queue: str = ""
+    approval_id: str | None = None
+    """The worker's question to a person, while that is open."""
+
+
+Wait = Timer | Signal | ChildRequest | Child | Approval | UnknownCall | Items | Work
+
+NEEDS_OUTSIDER: Final = (Approval, Signal, UnknownCall, Work)
 """Waits that only a person or another program can end."""
 
 KEYS: Final[dict[type[Wait], str]] = {
@@ -87,6 +97,7 @@ KEYS: Final[dict[type[Wait], str]] = {
     Approval: "approval",
     UnknownCall: "unknown",
     Items: "items",
+    Work: "work",
 }
 """The key of each type in its stored form."""
 
@@ -131,6 +142,8 @@ def from_document(document: Mapping[str, Json]) -> Wait | None:
     match document:
         case {"items": int(count)}:
             return Items(count)
+        case {"work": str(work_id)}:
+            return Work(work_id, str(document.get("queue", "")), document.get("approval"))
         case {"unknown": str(call_id)}:
             return UnknownCall(call_id, document.get("approval"))
         case {"approval": str(approval_id)}:
@@ -152,6 +165,8 @@ def to_document(on: Wait) -> dict[str, Json]:
     match on:
         case Items(count):
             return {"items": count}
+        case Work(work_id, queue, approval_id):
+            return {"work": work_id, "queue": queue, **_given(approval=approval_id)}
         case UnknownCall(call_id, approval_id):
             return {"unknown": call_id, **_given(approval=approval_id)}
         case Approval(approval_id):
@@ -169,8 +184,8 @@ def to_document(on: Wait) -> dict[str, Json]:
 
 
 def approval_of(on: Wait | None) -> str | None:
-    """Return the approval that a step waits on, also where it is about an unknown call."""
-    return on.approval_id if isinstance(on, Approval | UnknownCall) else None
+    """Return the approval that a step waits on: its own, about an unknown call, or of a worker."""
+    return on.approval_id if isinstance(on, Approval | UnknownCall | Work) else None
 
 
 def _given(**optional: Json) -> dict[str, Json]:

@@ -47,10 +47,13 @@ from agent.server.routes import (
     load,
     memories,
     results,
+    snapshots,
     state,
     steps,
     tasks,
     triggers,
+    work,
+    work_queues,
     workflows,
 )
 from agent.server.routes.settings import routes as settings_routes
@@ -59,6 +62,7 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.work_calls import WorkCalls
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
@@ -75,6 +79,9 @@ ROUTES: list[RouteRegistry] = [
     artifacts.routes,
     approvals.routes,
     triggers.routes,
+    work.routes,
+    work_queues.routes,
+    snapshots.routes,
     memories.routes,
     state.routes,
     events.routes,
@@ -127,6 +134,15 @@ def build_context(
         tokens=tokens,
         sessions=sessions,
         live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
+        work=WorkCalls(
+            database,
+            worker,
+            worker_loop,
+            read_pool,
+            command_pool,
+            task_submitter,
+            limits.max_requests,
+        ),
         startup=startup,
         health=worker.health,
     )

@@ -22,6 +22,7 @@ from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
+from agent.server.work_calls import WorkCalls
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.worker.health import Health
@@ -53,6 +54,8 @@ class Context:
     tokens: Tokens
     sessions: Sessions
     live_feed: LiveFeed
+    work: WorkCalls
+    """The calls of external workers, also for surfaces other than the routes."""
     startup: Startup
     health: Health
     """The worker's present problems."""

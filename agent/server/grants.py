@@ -10,7 +10,7 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from agent.approvals.permission import Principal
 from agent.core.clock import SECOND, Clock
 from agent.core.file_trust import Trust, can_be_written_by_others
 from agent.core.ids import content_hash
-from agent.core.scopes import SCOPES, Scope
+from agent.core.scopes import SCOPES, Scope, is_work_scope
 
 CACHE_SECONDS: Final = 0.5
 """A revoked credential may still be accepted for this long; a new one is accepted at once."""
@@ -54,11 +54,13 @@ class TokenGrant:
     """In microseconds; None: never."""
     channel: str = "api"
     """`api` for a token, `page` for a session of a browser."""
+    queues: frozenset[str] = frozenset()
+    """Its scopes for external workers."""
 
     @property
     def principal(self) -> Principal:
         """The caller that this identifies: a question's `who` may list `api:NAME` or `page:NAME`."""
-        return Principal(self.channel, self.name, self.scopes)
+        return Principal(self.channel, self.name, self.scopes, queues=self.queues)
 
 
 class Grants(ABC):
@@ -166,16 +168,24 @@ class Grants(ABC):
             os.close(descriptor)
 
 
-def check_new(name: str, scopes: set[str]) -> list[Scope]:
+def check_new(name: str, scopes: set[str]) -> list[str]:
     """Return the scopes of a new credential in their order; raise `TokenError` if it is not valid."""
-    granted = [scope for scope in SCOPES if scope in scopes]
-    if unknown := sorted(scopes - set(SCOPES)):
-        raise TokenError(f"there is no scope {unknown[0]!r}: use {', '.join(SCOPES)}")
+    granted = _in_order(scopes)
+    names = f"{', '.join(SCOPES)}, work:QUEUE, work:*"
+    if unknown := sorted(scopes - set(granted)):
+        raise TokenError(f"there is no scope {unknown[0]!r}: use {names}")
     if not granted:
-        raise TokenError(f"a token needs at least one scope: {', '.join(SCOPES)}")
+        raise TokenError(f"a token needs at least one scope: {names}")
     if not name or len(name) > 100 or not name.isprintable():
         raise TokenError("a token needs a name of at most 100 characters")
     return granted
+
+
+def _in_order(scopes: Iterable[str]) -> list[str]:
+    """Return the scopes that exist: the fixed ones in their order, then those of queues."""
+    given = set(scopes)
+    of_queues = sorted(scope for scope in given if is_work_scope(scope))
+    return [*(scope for scope in SCOPES if scope in given), *of_queues]
 
 
 def instant_of(text: str | None) -> int | None:
@@ -195,7 +205,7 @@ def _checked(entry: Entry) -> Entry:
     return {
         **entry,
         "name": str(entry["name"]),
-        "scopes": [scope for scope in SCOPES if scope in entry["scopes"]],
+        "scopes": _in_order(entry["scopes"]),
         "hash": bytes.fromhex(entry["hash"]).hex(),
         "created_at": entry.get("created_at"),
         "expires": None if expires is None else str(expires),

@@ -20,6 +20,8 @@ TAGS: Final = {
     "artifacts": "Large values, by their hash.",
     "approvals": "Questions to people, and the answers.",
     "triggers": "Schedules and watchers.",
+    "work": "Work for external workers: their calls, their queues, dead letters.",
+    "snapshots": "What is appended to the context of a task.",
     "memories": "What agents remember.",
     "state": "Values that outlive tasks.",
     "events": "What happened, as a list and as a stream.",

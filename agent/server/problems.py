@@ -16,7 +16,7 @@ from agent.approvals.permission import NotAllowedError
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import NotPlainJsonError
-from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.errors import LeaseLostError, NotFoundError, RefusedError
 from agent.tasks.read_models.task_documents import AmbiguousIdError
 from agent.tasks.submission import TooManyStepsError
 from agent.triggers.command_request import InvalidTimeError
@@ -39,6 +39,7 @@ TITLES: Final = {
     "not-allowed": "The method is not allowed here",
     "refused": "Not allowed in this state",
     "decided": "The question was already decided",
+    "lease-lost": "The lease does not count any more",
     "read-only": "The workflow is defined in a file",
     "too-large": "The body is too large",
     "too-slow": "The body did not arrive in time",
@@ -170,6 +171,7 @@ _PROBLEMS: Final[dict[type, Callable[[Any], Problem]]] = {
     Problem: lambda error: error,
     NotFoundError: lambda error: Problem(404, "not-found", str(error)),
     NotAllowedError: lambda error: Problem(403, "forbidden", str(error)),
+    LeaseLostError: lambda error: Problem(410, "lease-lost", str(error), reason=error.reason),
     DecidedError: _decided,
     AmbiguousIdError: _refused,
     RefusedError: _refused,

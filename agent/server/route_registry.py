@@ -30,6 +30,9 @@ GRANT: Final = "agent.grant"
 
 Method = Literal["GET", "POST", "DELETE"]
 Public = Literal["public"]
+Work = Literal["work"]
+"""Any scope of a queue; the route checks the queue itself."""
+Required = Scope | Public | Work
 Function = Callable[..., Awaitable[Response]]
 Refusal = Callable[[Request, Problem], Response]
 
@@ -58,7 +61,7 @@ class Endpoint:
 
     method: Method
     path: str
-    scope: Scope | Public
+    scope: Required
     function: Function
     options: dict[str, Any] = field(default_factory=dict)
     refuse: Refusal = _as_document
@@ -111,7 +114,7 @@ class RouteRegistry:
         method: Method,
         path: str,
         *,
-        scope: Scope | Public,
+        scope: Required,
         status: int = 200,
         returns: type[BaseModel] | None = None,
         refuses: dict[int, str] | None = None,
@@ -150,7 +153,7 @@ def mount(app: FastAPI, registries: list[RouteRegistry]) -> None:
 
 
 @cache
-def _guarded(scope: Scope | Public, refuse: Refusal) -> type[APIRoute]:
+def _guarded(scope: Required, refuse: Refusal) -> type[APIRoute]:
     """Return the class of routes that need a scope; it is checked before the body is read."""
 
     class Guarded(APIRoute):
@@ -160,7 +163,8 @@ def _guarded(scope: Scope | Public, refuse: Refusal) -> type[APIRoute]:
             read_args, endpoint = RequestArgs(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
-            is_audited = scope != "public" and "GET" not in (self.methods or ())
+            # What workers do is in the log of events.
+            is_audited = scope not in ("public", "work") and "GET" not in (self.methods or ())
 
             async def answer(request: Request) -> Response:
                 try:
@@ -206,14 +210,17 @@ def client_address(scope: Mapping[str, Any]) -> str:
     return str(client[0]) if client else ""
 
 
-def _check(request: Request, scope: Scope | Public) -> None:
+def _check(request: Request, scope: Required) -> None:
     if scope == "public":
         return
     grant: TokenGrant | None = request.scope.get(GRANT)
     if grant is None:
         raise Problem(401, "unauthorized", "the request has no token")
     try:
-        permission.check_scope(grant.principal, scope, "this")
+        if scope == "work":
+            permission.check_worker(grant.principal)
+        else:
+            permission.check_scope(grant.principal, scope, "this")
     except permission.NotAllowedError as error:
         held_back = _refusals.admit()
         if held_back is not None:

@@ -205,6 +205,8 @@ class Server:
             self._end()
         listeners = (context.event_stream.notify, context.live_feed.notify)
         self._worker.commit_listeners.extend(listeners)
+        # From now on the time of leases counts: external workers are answered.
+        worker_loop.call_soon_threadsafe(self._worker.answering.open)
         self._has_started.set()
         try:
             await self._uvicorn.serve(sockets=[self._listening])
@@ -213,12 +215,16 @@ class Server:
                 self._worker.commit_listeners.remove(listener)
             for endpoint in self._endpoints.values():
                 await endpoint.closed()
+            with contextlib.suppress(RuntimeError):
+                # The worker's loop may have ended before this one.
+                worker_loop.call_soon_threadsafe(self._worker.answering.close)
             await asyncio.to_thread(close, context)
 
     def _end(self) -> None:
         assert self._context is not None
         assert self._uvicorn is not None
         self._context.task_submitter.is_open = False
+        self._context.work.stop()
         self._context.event_stream.close()
         self._context.live_feed.close()
         for endpoint in self._endpoints.values():

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from agent.core.ids import content_hash, new_token
-from agent.core.scopes import SCOPES, implied
+from agent.core.scopes import SCOPES, implied, work_scopes
 from agent.server.grants import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -110,7 +110,11 @@ class Tokens(Grants):
             return []
         return [
             TokenGrant(
-                entry["name"], implied(entry["scopes"]), entry["hash"], instant_of(entry["expires"])
+                entry["name"],
+                implied(entry["scopes"]),
+                entry["hash"],
+                instant_of(entry["expires"]),
+                queues=work_scopes(entry["scopes"]),
             )
             for entry in listed
         ]

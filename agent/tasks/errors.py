@@ -1,4 +1,4 @@
-"""The two errors that commands, queries and submissions raise for the caller to show.
+"""The errors that commands, queries and submissions raise for the caller to show.
 
 Imports nothing, so every package of the engine may raise them.
 """
@@ -6,6 +6,23 @@ Imports nothing, so every package of the engine may raise them.
 
 class NotFoundError(Exception):
     """There is no such task, step, approval or workflow; the message names it."""
+
+
+class LeaseLostError(Exception):
+    """A call of an external worker under a lease that does not count any more; nothing has changed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the lease does not count any more: {LEASE_LOST[reason]}")
+        self.reason = reason
+
+
+LEASE_LOST = {
+    "unknown": "there is no such lease",
+    "expired": "it has expired",
+    "released": "its worker has given it back",
+    "ended": "its work has ended",
+    "withdrawn": "its step no longer wants the result",
+}
 
 
 class RefusedError(Exception):

@@ -43,7 +43,7 @@ def perform(
     if request.verb == "pause":
         until = None
         if request.until is not None:
-            until = _later(request.until, commands.zone(trigger_id), now)
+            until = later(request.until, commands.zone(trigger_id), now)
         return commands.pause(trigger_id, until, request.reason)
     if request.verb == "resume":
         return commands.resume(trigger_id, catch_up=request.catch_up)
@@ -65,7 +65,8 @@ def perform(
     return commands.reset(trigger_id)
 
 
-def _later(text: str, zone: tzinfo, now: int) -> int:
+def later(text: str, zone: tzinfo, now: int) -> int:
+    """Return the instant of a time, or of a duration from now; raise `InvalidTimeError`."""
     seconds = _duration(text)
     return _time(text, zone) if seconds is None else now + round(seconds * SECOND)
 

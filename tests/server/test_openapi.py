@@ -59,7 +59,7 @@ def test_the_documentation_lists_every_route() -> None:
     rows = [line for line in text.splitlines() if line.startswith(("| `GET", "| `POST", "| `DEL"))]
     for endpoint in (endpoint for registry in ROUTES for endpoint in registry.endpoints):
         path = re.sub(
-            r"\{(task|approval|trigger|memory|conversation)_id\}",
+            r"\{(task|approval|trigger|memory|conversation|lease|work)_id\}",
             "{id}",
             endpoint.path.removeprefix("/api/v1"),
         )

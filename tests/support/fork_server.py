@@ -58,6 +58,7 @@ _SELDOM_LOADED = (
     "agent.store.schema.channel_tables",
     "agent.store.schema.migrations",
     "agent.store.schema.state_tables",
+    "agent.store.schema.work_tables",
     "agent.store.schema.tables",
 )
 """Few commands need these, and they take longer to load than all others."""

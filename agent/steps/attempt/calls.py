@@ -131,6 +131,14 @@ class Calls:
         finally:
             self._leave()
 
+    async def offer(self, request: Request) -> CallAnswer | Intent:
+        """Return the recorded answer, or the intent of a call that others will begin and record."""
+        numbered = await self._next(request)
+        if isinstance(numbered, CallAnswer):
+            return numbered
+        now = self._services.clock.now()
+        return new_intent(self._attempt_input, numbered, StoredBody(None, None), None, now)
+
     async def _next(self, request: Request) -> CallAnswer | NumberedRequest:
         """Return the recorded answer of the next call, or its request if it may be made."""
         self._check_open()

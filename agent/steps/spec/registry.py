@@ -23,6 +23,7 @@ from agent.steps.spec.configs import (
 )
 from agent.steps.spec.message_config import MessageConfig
 from agent.steps.spec.questions import ApprovalConfig, InputConfig
+from agent.steps.spec.worker_config import WorkerConfig
 from agent.workflows.graph import OnUnknown
 from agent.workflows.kind_registry import KindSpec, register
 
@@ -229,5 +230,15 @@ add(
         secret_keys=frozenset({"to"}),
         # `deliver_within` bounds them in time.
         retry={"max_attempts": 100, "delay": 5.0},
+    )
+)
+add(
+    Kind(
+        "worker",
+        WorkerConfig,
+        "agent.steps.kinds.worker",
+        "lets a program outside do the work",
+        on_unknown="ask",
+        example="{queue: review, with: {text: hello}}",
     )
 )

@@ -8,6 +8,7 @@ from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
 
 if TYPE_CHECKING:
+    from agent.steps.types.call_records import Intent
     from agent.steps.types.state_values import StateChange
 
 Json = plain_json.Json
@@ -97,6 +98,23 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkOffer:
+    """Work for external workers, which the transaction that parks the step queues."""
+
+    queue: str
+    input_text: str
+    """The rendered `with` as JSON, or a reference to it."""
+    lease_seconds: float
+    start_within_seconds: float
+    timeout_seconds: float | None = None
+    intent: "Intent | None" = None
+    """The call that its beginning records; None where its result is nowhere but in the step."""
+    is_effect: bool = False
+    large: str | None = None
+    """The rendered `with` as JSON, when it is stored apart from its row."""
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """The step waits, without a claim, a slot or a timeout.
 
@@ -104,7 +122,7 @@ class Waiting:
     `wake_at` the step is woken then at the latest.
     """
 
-    on: "Timer | Signal | ChildRequest | UnknownCall | Question"
+    on: "Timer | Signal | ChildRequest | UnknownCall | Question | WorkOffer"
     wake_at: int | None = None
     checkpoint: Json = None
     changed_request: dict[str, Json] | None = None

@@ -29,6 +29,7 @@ _REFERRING: Final = {
     "steps": ("output", "error", "checkpoint", "item", "items", "waiting_on"),
     "tool_calls": ("request", "response", "error"),
     "signals": ("payload",),
+    "work": ("input",),
     "events": ("data",),
 }
 _PAGE: Final = 500

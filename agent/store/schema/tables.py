@@ -16,6 +16,7 @@ from agent.store.schema import (  # noqa: F401  (parts of the same schema)
     channel_tables,
     state_tables,
     trigger_tables,
+    work_tables,
 )
 
 # On SQLite only INTEGER PRIMARY KEY columns are row ids.

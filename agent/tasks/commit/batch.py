@@ -17,6 +17,7 @@ from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.rules.state_writes import change_of
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.work_parts import LeaseCall, WorkPart, WorkResult
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.workflows.graph import Graph
@@ -68,6 +69,8 @@ class Batch:
     submissions: list[Submission] = field(default_factory=list)
     child_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
     trigger_updates: list[TriggerUpdate] = field(default_factory=list)
+    work: list[WorkPart] = field(default_factory=list)
+    """Calls of external workers."""
     must_wait: bool = False
     """Whether to wait for the lock of its one task, which other transactions held too often."""
 
@@ -77,6 +80,9 @@ class Batch:
         task_ids = {part.claim.task_id for part in parts}
         for end in self.child_ends:
             task_ids.add(end.parent_task_id)
+        for call in self.work:
+            if isinstance(call, LeaseCall):
+                task_ids.add(call.address.task_id)
         return task_ids
 
     def state_keys(self) -> set[StateKey]:
@@ -91,6 +97,11 @@ class Batch:
                 keys.add(entry.state.key)
         return keys
 
+    @property
+    def must_read(self) -> bool:
+        """Whether it has parts that are applied to rows which are read under their locks."""
+        return bool(self.trigger_updates or self.work)
+
     def copy(self) -> "Batch":
         """Return a batch with the same parts, in lists of its own."""
         return replace(
@@ -100,6 +111,7 @@ class Batch:
             submissions=list(self.submissions),
             child_ends=list(self.child_ends),
             trigger_updates=list(self.trigger_updates),
+            work=list(self.work),
         )
 
     @property
@@ -112,6 +124,7 @@ class Batch:
             or self.submissions
             or self.child_ends
             or self.trigger_updates
+            or self.work
         )
 
 
@@ -136,6 +149,11 @@ class TxResult:
     fired: list[tuple[TriggerUpdate, FireResult]] = field(default_factory=list)
     """Each plan for a trigger, and what it did."""
     carried_updates: list[TriggerUpdate] = field(default_factory=list)
+    worked: list[tuple[WorkPart, WorkResult]] = field(default_factory=list)
+    """Each call of an external worker, and what it did."""
+    carried_work: list[WorkPart] = field(default_factory=list)
+    queued: list[str] = field(default_factory=list)
+    """The queues that got work for external workers, once for each."""
     stops: list[tuple[str, int]] = field(default_factory=list)
     """(step id, token) of attempts to stop."""
     ended: list[child_tasks.ChildEnd] = field(default_factory=list)
@@ -178,6 +196,9 @@ class TxResult:
         self.carried_ends += part.carried_ends
         self.fired += part.fired
         self.carried_updates += part.carried_updates
+        self.worked += part.worked
+        self.carried_work += part.carried_work
+        self.queued += part.queued
         self.ended_triggers += part.ended_triggers
         self.stops += part.stops
         self.ended += part.ended

@@ -11,6 +11,7 @@ from agent.tasks.commit import due_tasks
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
+from agent.tasks.rules.work_parts import LeaseCall
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS
 
 MAX_DUE_TASKS = 64
@@ -31,8 +32,7 @@ def begin(scope: TxScope) -> None:
     unread = [key for key in steps if key[0] not in cached or not cached[key[0]].has(key[1:])]
     most_due = _most_due(scope)
     if scope.connection.can_assume:
-        # Triggers are read under their locks: such a transaction reads anyway.
-        is_known = len(cached) == len(task_ids) and not unread and not batch.trigger_updates
+        is_known = len(cached) == len(task_ids) and not unread and not batch.must_read
         if scope.may_assume and is_known and not most_due and not batch.must_wait:
             _assume(scope)
             return
@@ -113,4 +113,10 @@ def _step_keys(batch: Batch) -> list[StepKey]:
         if claim.parallel_index < 0:
             for index in completion.graph.dependents[claim.index]:
                 keys[(claim.task_id, index, -1)] = None
+    for call in batch.work:
+        if isinstance(call, LeaseCall):
+            _, task_id, index, parallel_index = call.address
+            keys[(task_id, index, parallel_index)] = None
+            if parallel_index >= 0:
+                keys[(task_id, index, -1)] = None
     return list(keys)

@@ -1,15 +1,24 @@
 """Tasks that are due: what happens to their steps besides a claim.
 
 Timers fire, deadlines pass, fan-outs admit more items, approvals expire, and steps that wait for a
-child check whether it has ended.
+child check whether it has ended; leases of external workers expire.
 """
 
 from agent.core.state_machine import StepStatus, TaskStatus
-from agent.core.waits import Approval, Child, Timer, UnknownCall
+from agent.core.waits import Approval, Child, Timer, UnknownCall, Work
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, approvals, child_tasks, claiming, fanout, settlement
+from agent.tasks.rules import (
+    advance,
+    approvals,
+    child_tasks,
+    claiming,
+    fanout,
+    settlement,
+    work_expiry,
+)
+from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow
@@ -45,7 +54,7 @@ def advance_due(scope: TxScope, task_ids: list[str]) -> None:
     for values in rows:
         scope.add_step(values)
     for locked in due:
-        _advance(scope.connection, locked, scope.capacity.lease_us)
+        _advance(scope.connection, locked, scope.capacity)
 
 
 def _is_due(locked: LockedTask, now: int) -> bool:
@@ -58,7 +67,7 @@ def _is_due(locked: LockedTask, now: int) -> bool:
     )
 
 
-def _advance(tx: Connection, locked: LockedTask, lease_us: int) -> None:
+def _advance(tx: Connection, locked: LockedTask, capacity: ClaimCapacity) -> None:
     """Wake the due steps of a task, and end it if its deadline has passed."""
     task = locked.task
     # The task's wake time has passed, so it must be derived again even if nothing else changes.
@@ -70,19 +79,21 @@ def _advance(tx: Connection, locked: LockedTask, lease_us: int) -> None:
             continue
         if step.status == StepStatus.RUNNING:
             # Dead workers are found by `rescue.peer_takeover`.
-            step.wake_at = claiming.check_at(locked.now, lease_us)
+            step.wake_at = claiming.check_at(locked.now, capacity.lease_us)
         elif step.status == StepStatus.WAITING:
-            _wake(tx, locked, step)
+            _wake(tx, locked, step, capacity)
 
 
-def _wake(tx: Connection, locked: LockedTask, step: StepRow) -> None:
+def _wake(tx: Connection, locked: LockedTask, step: StepRow, capacity: ClaimCapacity) -> None:
     if step.is_group:
         step.wake_at = None
         fanout.admit(tx, locked, step)
         return
     match step.wait:
-        case Approval() | UnknownCall(approval_id=str()):
+        case Approval() | UnknownCall(approval_id=str()) | Work(approval_id=str()):
             approvals.check(tx, locked, step)
+        case Work():
+            work_expiry.check(tx, locked, step, capacity.answering_since)
         case Child(task_id=str() as child_id):
             status = child_tasks.ended_status(tx, child_id)
             if status is None:

@@ -1,9 +1,10 @@
 """The values of a batch that are too large for their rows: they are stored as artifacts first."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.steps.types.outcome import Json, Succeeded
+from agent.steps.types.outcome import Json, Succeeded, Waiting, WorkOffer
 from agent.store.artifacts.artifact_rows import PackedContent
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 
@@ -21,7 +22,10 @@ class LargeValue:
 def large_content(part: Completion | JournalEntry) -> bytes | None:
     """Return the large value of a completion or an entry; most have none."""
     if isinstance(part, Completion):
-        text = part.outcome.large if isinstance(part.outcome, Succeeded) else None
+        outcome = part.outcome
+        text = outcome.large if isinstance(outcome, Succeeded) else None
+        if isinstance(outcome, Waiting) and isinstance(outcome.on, WorkOffer):
+            text = outcome.on.large
     elif part.result is not None:
         text = part.result.large
     else:
@@ -37,6 +41,11 @@ def large_parts(batch: Batch) -> list[LargeValue]:
         if isinstance(outcome, Succeeded) and outcome.large is not None:
             put_output = _output_of(completion, outcome)
             parts.append(LargeValue(outcome.large.encode(), completion.packed, put_output))
+        elif isinstance(outcome, Waiting) and isinstance(outcome.on, WorkOffer):
+            offered = outcome.on
+            if offered.large is not None:
+                put_input = _input_of(completion, outcome, offered)
+                parts.append(LargeValue(offered.large.encode(), completion.packed, put_input))
     for entry in batch.entries:
         content = large_content(entry)
         if content is not None:
@@ -48,6 +57,16 @@ def large_parts(batch: Batch) -> list[LargeValue]:
 def _output_of(completion: Completion, outcome: Succeeded) -> Callable[[Json], None]:
     def put(reference: Json) -> None:
         completion.outcome = replace(outcome, output=reference, large=None, text=None)
+
+    return put
+
+
+def _input_of(
+    completion: Completion, outcome: Waiting, offered: WorkOffer
+) -> Callable[[Json], None]:
+    def put(reference: Json) -> None:
+        text = json.dumps(reference)
+        completion.outcome = replace(outcome, on=replace(offered, input_text=text, large=None))
 
     return put
 

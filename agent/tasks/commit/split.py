@@ -1,6 +1,7 @@
 """A batch that fails as a whole, committed part by part: a bad part costs only itself.
 
-The parts of a batch with content are its entries, completions, submissions, ends and plans for triggers. An empty batch
+The parts of a batch with content are its entries, completions, submissions, ends, plans for triggers and calls of
+external workers. An empty batch
 fails because of a task that is due: there the parts are the due tasks.
 
 If the database fails in the middle, what was committed stands, and only the rest is sent again.
@@ -20,6 +21,7 @@ from agent.tasks.commit.attempt_loader import AttemptLoader
 from agent.tasks.commit.batch import Batch, CommitResult, Completion
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.work_parts import ClaimResult, LeaseCall, LeaseResult, WorkResult
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +86,7 @@ def commit_parts(
         commit(Batch(child_ends=[rest.child_ends[0]]), capacity, total)
         del rest.child_ends[0]
     _commit_updates(rest, capacity, commit, total)
+    _commit_work(rest, capacity, commit, total)
     if rest.logs:
         commit(Batch(logs=rest.logs), capacity, total)
     total.rest = None
@@ -118,6 +121,21 @@ def _commit_updates(
         if problem is not None:
             _skip_runs(update, problem, capacity, commit, total)
         del rest.trigger_updates[0]
+
+
+def _commit_work(
+    rest: Batch, capacity: ClaimCapacity, commit: CommitPart, total: CommitResult
+) -> None:
+    while rest.work:
+        part = rest.work[0]
+        problem = commit(Batch(work=[part]), capacity, total)
+        if problem is not None:
+            refused: WorkResult = ClaimResult()
+            if isinstance(part, LeaseCall):
+                log.error("work.refused", action=part.action, error=problem)
+                refused = LeaseResult(refusal=f"it cannot be recorded: {problem}")
+            total.result.worked.append((part, refused))
+        del rest.work[0]
 
 
 def _replace_outcome(

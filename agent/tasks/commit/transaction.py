@@ -4,8 +4,9 @@ It begins with the fence and everything that can be read at once, in one round t
 COMMIT go in another.
 """
 
-from agent.core.state_machine import TASK_ENDED, StepStatus
+from agent.core.state_machine import TASK_ENDED, StepStatus, WorkStatus
 from agent.store.engine import task_rows, workflow_versions, writes
+from agent.tasks.commit import work
 from agent.tasks.commit.apply import apply
 from agent.tasks.commit.batch import TxResult
 from agent.tasks.commit.begin import begin
@@ -29,6 +30,8 @@ def run(scope: TxScope) -> TxResult:
     tx, batch, result = scope.connection, scope.batch, scope.result
     begin(scope)
     apply(scope)
+    if batch.work:
+        work.apply(scope)
     call_ledger.resolve(tx, scope.tasks.values())
     for locked in scope.tasks.values():
         advance.advance(tx, locked)
@@ -128,6 +131,10 @@ def _report(locked: LockedTask, result: TxResult) -> None:
     result.stops += [(step.id, step.claim_token) for step in locked.stops]
     result.orphans += locked.orphans
     result.pauses += locked.pauses
+    if locked.new_work or locked.changed_work:
+        result.queued += [row.queue for row in locked.new_work]
+        changed = (locked.work[work_id] for work_id in locked.changed_work)
+        result.queued += [row.queue for row in changed if row.status == WorkStatus.QUEUED]
     was = task.original[1] if task.original else None
     if task.status in TASK_ENDED and was not in TASK_ENDED:
         if task.trigger_id is not None:

@@ -139,10 +139,18 @@ class Operator:
 
         return self._command("cancel", task_id, cancel, "canceled", by)
 
-    def retry(self, task_id: str, *, is_latest: bool = False) -> CommandResult:
+    def retry(
+        self,
+        task_id: str,
+        *,
+        is_latest: bool = False,
+        not_before: int | None = None,
+        reason: str | None = None,
+    ) -> CommandResult:
         """Start a new task from a failed one: what succeeded is kept, the rest runs again.
 
-        With `is_latest` it goes on under the newest version of the workflow.
+        With `is_latest` it goes on under the newest version of the workflow. With `not_before` no
+        step of it starts before that instant.
         """
         with self._locks.transaction() as tx:
             old = self._locks.lock(tx, task_id)
@@ -163,6 +171,8 @@ class Operator:
             latest = versions.chosen() if is_latest else None
             with versions.explained():
                 new, asked_again = retry_fork.retry(tx, old, latest=latest)
+            if not_before is not None or reason is not None:
+                _postpone(new, not_before, reason)
             row_writer.write(tx, [old, new], old.now)
         message = f"retried as {new.task.id}{versions.remark(new, asked_again)}"
         return CommandResult(True, message, new.task.id)
@@ -366,6 +376,15 @@ def resume_task(tx: Connection, locked: LockedTask, data: dict[str, Json] | None
     for step in locked.load_open(tx):
         if step.status == StepStatus.PAUSED:
             transitions.resume_step(locked, step)
+
+
+def _postpone(locked: LockedTask, not_before: int | None, reason: str | None) -> None:
+    """Let the first steps of a new task start no sooner than at an instant, and record why."""
+    for step in locked.steps.values():
+        if step.wake_at is not None and not_before is not None:
+            step.wake_at = max(step.wake_at, not_before)
+    data: dict[str, Json] = {"not_before": not_before, "reason": reason}
+    locked.emit("task.requeued", None, data)
 
 
 def _nothing_to_resolve(name: str, step: StepRow) -> str:

@@ -17,9 +17,10 @@ from agent.core.state_machine import (
     ApprovalStatus,
     CallStatus,
     StepStatus,
+    WorkStatus,
     moved,
 )
-from agent.core.waits import Approval, UnknownCall
+from agent.core.waits import Approval, UnknownCall, Work
 from agent.steps.attempt.replay import REQUEST_CHANGED
 from agent.steps.spec.unknown_question import (
     effect_summary,
@@ -33,7 +34,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import approval_rows as store
 from agent.store.engine import attempt_reads, call_rows, reads
 from agent.store.engine.approval_rows import ApprovalRow
-from agent.tasks.rules import call_ledger
+from agent.tasks.rules import call_ledger, work_leases
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -60,6 +61,14 @@ def ask(
     unknown_call_id: str | None = None,
 ) -> None:
     """Park a step on a question, which may be about an unknown call."""
+    row = add_question(locked, step, question)
+    on = Approval(row.id) if unknown_call_id is None else UnknownCall(unknown_call_id, row.id)
+    transitions.wait(locked, step, on, row.wake_at, _wrapped_checkpoint(row.id, checkpoint))
+    emit_requested(locked, step, row)
+
+
+def add_question(locked: LockedTask, step: StepRow, question: Question) -> ApprovalRow:
+    """Insert a question with this transaction; the caller lets the step wait on it."""
     now = locked.now
     remind_us = _microseconds(question.remind_seconds)
     expires_us = _microseconds(question.expires_seconds)
@@ -84,8 +93,11 @@ def ask(
         created_at=now,
     )
     locked.questions.append(row)
-    on = Approval(row.id) if unknown_call_id is None else UnknownCall(unknown_call_id, row.id)
-    transitions.wait(locked, step, on, row.wake_at, _wrapped_checkpoint(row.id, checkpoint))
+    return row
+
+
+def emit_requested(locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
+    """Emit that a person is asked."""
     data = {"approval": row.id, "kind": row.kind, "message": row.message}
     locked.emit("approval.requested", step, data)
 
@@ -231,6 +243,8 @@ def _apply_decision(tx: Connection, locked: LockedTask, step: StepRow, row: Appr
         case ApprovalStatus.EXPIRED:
             text = f"approval expired: no answer in time ({row.message})"
             transitions.fail(locked, step, StepError("approval_expired", "denied", text))
+        case _ if isinstance(step.wait, Work):
+            _return_to_queue(tx, locked, step, row)
         case ApprovalStatus.ANSWERED if row.kind == "unknown":
             _apply_verdict(tx, locked, step, row)
         case ApprovalStatus.APPROVED if row.kind == "approval":
@@ -239,6 +253,26 @@ def _apply_decision(tx: Connection, locked: LockedTask, step: StepRow, row: Appr
             transitions.wake(locked, step, {"decision": row.status})
         case _:
             transitions.wake(locked, step, {"decision": row.status})
+
+
+def _return_to_queue(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:
+    """Queue the work again whose worker has asked; the next claim carries the answer."""
+    on = step.wait
+    assert isinstance(on, Work)
+    work_leases.load(tx, locked, [on.work_id])
+    work = locked.work.get(on.work_id)
+    if work is None or work.status != WorkStatus.ASKED:
+        # Its row is gone or damaged: the step offers its work again.
+        transitions.wake(locked, step, {"decision": row.status})
+        return
+    answer = {
+        "question": row.message,
+        "status": row.status,
+        "value": None if row.value is None else json.loads(row.value),
+        "by": row.decided_by,
+        "comment": row.comment,
+    }
+    work_leases.unpark(locked, step, work, answer)
 
 
 def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) -> None:

@@ -52,6 +52,8 @@ class ClaimCapacity:
     """Whether to query what is due even where nothing should be: it is the safety net."""
     passed_over: frozenset[str] = frozenset()
     """Due tasks that are left out."""
+    answering_since: int | None = None
+    """Since when this process answers external workers without interruption; None: it answers none."""
     only_due: str | None = None
     """The one due task to visit, where each is visited in a transaction of its own."""
 

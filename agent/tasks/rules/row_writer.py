@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent.core.state_machine import StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import approval_rows, writes
+from agent.store.engine import approval_rows, snapshot_rows, work_rows, writes
 from agent.store.engine.writes import Changes
 from agent.tasks.rules import call_ledger, conversations, inherited_calls
 from agent.tasks.state.locked_task import LockedTask
@@ -59,6 +59,26 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     if withdrawals:
         approval_rows.withdraw(tx, withdrawals, now)
     conversations.append(tx, locked_tasks, now)
+    _write_work(tx, locked_tasks, now)
+
+
+def _write_work(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -> None:
+    """Write the work of external workers, and snapshots; most transactions have none."""
+    new, changed, withdrawn, snapshots = [], [], [], []
+    for locked in locked_tasks:
+        new += locked.new_work
+        changed += [locked.work[work_id] for work_id in sorted(locked.changed_work)]
+        withdrawn += locked.withdrawn_work
+        snapshots += locked.snapshots
+    if new:
+        work_rows.insert(tx, new)
+    if changed:
+        work_rows.update(tx, changed)
+    # After the others: one transaction may queue work and withdraw it.
+    if withdrawn:
+        work_rows.withdraw(tx, withdrawn, now)
+    if snapshots:
+        snapshot_rows.insert(tx, snapshots)
 
 
 def _insert_tasks(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:

@@ -22,11 +22,12 @@ from agent.steps.types.outcome import (
     StepError,
     Succeeded,
     Waiting,
+    WorkOffer,
 )
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, signals
-from agent.tasks.rules import advance, approvals, budgets, fanout
+from agent.tasks.rules import advance, approvals, budgets, fanout, work_leases
 from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
@@ -186,6 +187,8 @@ def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -
         case Signal(name) as signal:
             _park(locked, step, outcome, signal, outcome.wake_at)
             take_signal(tx, locked, step, name)
+        case WorkOffer() as offered:
+            work_leases.offer(locked, step, offered)
         case Timer() as timer:
             _park(locked, step, outcome, timer, outcome.wake_at)
 

@@ -17,6 +17,8 @@ from agent.steps.types.conversation import Exchange
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approval_rows import ApprovalRow
+from agent.store.engine.snapshot_rows import SnapshotRow
+from agent.store.engine.work_rows import WorkRow
 from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
@@ -46,6 +48,7 @@ class LockedTask:
 
     __slots__ = (
         "admissions",
+        "changed_work",
         "children",
         "ended",
         "events",
@@ -56,12 +59,14 @@ class LockedTask:
         "is_new",
         "is_touched",
         "is_written",
+        "new_work",
         "now",
         "orphans",
         "pauses",
         "questions",
         "results",
         "retries",
+        "snapshots",
         "source_path",
         "steps",
         "stops",
@@ -69,6 +74,8 @@ class LockedTask:
         "unused_steps",
         "version",
         "withdrawals",
+        "withdrawn_work",
+        "work",
     )
 
     def __init__(self, task: TaskRow, graph: Graph, now: int, *, is_new: bool = False) -> None:
@@ -114,6 +121,16 @@ class LockedTask:
         """Approvals that no step waits on any more."""
         self.pauses: list[FamilyPause] = []
         """Families of tasks to pause for a budget."""
+        self.work: dict[str, WorkRow] = {}
+        """Work of its steps that was read, by id."""
+        self.new_work: list[WorkRow] = []
+        """Work that this transaction queues."""
+        self.changed_work: set[str] = set()
+        """The ids of `work` that this transaction writes."""
+        self.withdrawn_work: list[str] = []
+        """Work that no step waits on any more."""
+        self.snapshots: list[SnapshotRow] = []
+        """Snapshots that this transaction appends."""
         self.retries: LockedTask | None = None
         """Of a new task: the one whose calls it inherits."""
         self.admissions = MAX_NEW_ROWS

@@ -9,8 +9,16 @@ from typing import Final
 
 from agent.core import waits
 from agent.core.plain_json import Json
-from agent.core.state_machine import STEP, STEP_ENDED, TASK, StepStatus, TaskStatus, moved
-from agent.core.waits import Child, Wait
+from agent.core.state_machine import (
+    STEP,
+    STEP_ENDED,
+    TASK,
+    WORK_OPEN,
+    StepStatus,
+    TaskStatus,
+    moved,
+)
+from agent.core.waits import Child, Wait, Work
 from agent.steps.types.outcome import StepError
 from agent.tasks.state import pauses
 from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
@@ -32,6 +40,8 @@ def _move(
 ) -> None:
     """Set a step's status by its machine, release its claim if it had one, and emit the event."""
     target = moved(STEP, event, step.status)
+    if step.status == StepStatus.WAITING:
+        _leave_work(locked, step)
     if step.status == StepStatus.RUNNING:
         task = locked.task
         task.steps_running = task.steps_running - 1
@@ -44,6 +54,17 @@ def _move(
             step.also(process_started=None)
     step.status = target
     locked.emit(event, step, data)
+
+
+def _leave_work(locked: LockedTask, step: StepRow) -> None:
+    """Withdraw the work that a step waited on, and its lease; what has ended by itself stays."""
+    if step.waiting_on is None or not step.waiting_on.startswith('{"work"'):
+        return
+    on = step.wait
+    assert isinstance(on, Work)
+    row = locked.work.get(on.work_id)
+    if row is None or row.status in WORK_OPEN:
+        locked.withdrawn_work.append(on.work_id)
 
 
 def _end(locked: LockedTask, step: StepRow) -> None:
@@ -247,6 +268,7 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
         locked.stops.append(step)
     elif step.status == StepStatus.WAITING:
         withdraw(locked, step, "task canceled")
+        _leave_work(locked, step)
     leave_windows(locked, step)
     step.wake_at = None
 

@@ -55,6 +55,8 @@ async def retry_later(worker: "Worker", phase: Phase, error: StoreError) -> None
     if response_to(phase, error) is Response.STOP:
         raise error
     is_busy = error.fault is Fault.BUSY
+    if not is_busy:
+        worker.answering.note_outage()
     if worker.health.report("database", error.message) or is_busy:
         log.warning("commit.retried", fault=str(error.fault), error=error.message)
     await asyncio.sleep(FIRST_PAUSE_SECONDS if is_busy else PAUSE_SECONDS)

@@ -9,6 +9,7 @@ from agent.tasks.rules.child_tasks import ChildEnd
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules.work_parts import WorkPart
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class Outbox:
         self._submissions: deque[Submission] = deque()
         self._child_ends: deque[ChildEnd] = deque()
         self._trigger_updates: deque[TriggerUpdate] = deque()
+        self._work: deque[WorkPart] = deque()
         self._withdrawn: set[str] = set()
         """Submissions that a batch held when their submitters gave up."""
 
@@ -50,6 +52,7 @@ class Outbox:
             or self._submissions
             or self._child_ends
             or self._trigger_updates
+            or self._work
         )
 
     @property
@@ -99,6 +102,10 @@ class Outbox:
         """Queue a plan for a trigger."""
         self._trigger_updates.append(update)
 
+    def add_work(self, part: WorkPart) -> None:
+        """Queue a call of an external worker."""
+        self._work.append(part)
+
     def take(self, *, is_half: bool = False) -> Batch:
         """Return the next batch: bounded, and empty only if nothing is queued.
 
@@ -129,6 +136,8 @@ class Outbox:
             batch.child_ends.append(self._child_ends.popleft())
         while self._trigger_updates and len(batch.trigger_updates) < MAX_UPDATES:
             batch.trigger_updates.append(self._trigger_updates.popleft())
+        while self._work and len(batch.work) < MAX_PARTS:
+            batch.work.append(self._work.popleft())
         while self._logs and len(batch.logs) < MAX_LOGS:
             batch.logs.append(self._logs.popleft())
         self._has_followed_logs = bool(self._logs)
@@ -172,6 +181,7 @@ class Outbox:
         self._withdrawn.difference_update(each.task_id for each in batch.submissions)
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._trigger_updates.extendleft(reversed(batch.trigger_updates))
+        self._work.extendleft(reversed(batch.work))
         self._logs.extendleft(reversed(batch.logs))
         self._has_followed_logs = bool(self._logs)
 
@@ -185,12 +195,22 @@ class Outbox:
         )
         self._child_ends.extendleft(reversed(result.carried_ends))
         self._trigger_updates.extendleft(reversed(result.carried_updates))
+        self._work.extendleft(reversed(result.carried_work))
         return bool(
             result.carried_entries
             or result.carried_completions
             or result.carried_ends
             or result.carried_updates
+            or result.carried_work
         )
+
+    def withdraw_work(self, part: WorkPart) -> bool:
+        """Drop a call whose caller has given up; return False if its batch is under way."""
+        try:
+            self._work.remove(part)
+        except ValueError:
+            return False
+        return True
 
     def take_all_entries(self) -> list[JournalEntry]:
         """Remove and return every entry that is in no batch."""

@@ -23,6 +23,8 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
         worker.state_conflicts.resolve(result)
     for step_id, _ in result.stops:
         worker.attempts.stop(step_id, "another step failed")
+    if result.worked or result.queued:
+        worker.external_workers.note_commit(result)
     worker.slots.note_commit(result)
     if result.has_more:
         worker.on_other_commit()

@@ -6,6 +6,7 @@ from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.commit.pipeline import InFlightTx
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.state.isolation import Isolation
+from agent.tasks.worker.answering import Answering
 from agent.tasks.worker.attempts import Attempt, Attempts
 from agent.tasks.worker.external_values import ExternalValues
 
@@ -17,12 +18,18 @@ class Slots:
     """Counts what runs against the slots, and isolates a step whose process died."""
 
     def __init__(
-        self, settings: EngineSettings, attempts: Attempts, external: ExternalValues, clock: Clock
+        self,
+        settings: EngineSettings,
+        attempts: Attempts,
+        external: ExternalValues,
+        clock: Clock,
+        answering: Answering,
     ) -> None:
         self._settings = settings
         self._attempts = attempts
         self._external = external
         self._clock = clock
+        self._answering = answering
         self._isolation = Isolation(settings.solo_seconds)
 
     def apply(self, settings: EngineSettings) -> None:
@@ -57,6 +64,7 @@ class Slots:
             if is_stopping
             else max(slots, _DUE_TASKS_OF_A_POLL if must_query_due else 0),
             must_query_due=must_query_due,
+            answering_since=self._answering.since(),
         )
 
     def note_commit(self, result: TxResult) -> None:

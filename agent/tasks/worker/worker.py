@@ -29,9 +29,11 @@ from agent.tasks.read_models.conversations import ConversationReader
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker import failures, results, shutdown
+from agent.tasks.worker.answering import Answering
 from agent.tasks.worker.attempts import Attempts
 from agent.tasks.worker.batch_sender import BatchSender, FinishedTx
 from agent.tasks.worker.external_values import ExternalValues
+from agent.tasks.worker.external_workers import ExternalWorkers
 from agent.tasks.worker.firings import PendingFirings
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
@@ -106,7 +108,9 @@ class Worker:
         self.state_conflicts = StateConflicts(self.outbox, self.wake)
         self.submitters = Submitters()
         self.firings = PendingFirings()
-        self.slots = Slots(settings, self.attempts, self.external, self.clock)
+        self.answering = Answering(self.clock, settings.lease_seconds)
+        self.external_workers = ExternalWorkers(self.clock, self.outbox, self.wake)
+        self.slots = Slots(settings, self.attempts, self.external, self.clock, self.answering)
         self._sender = BatchSender(self.committer, self.database_thread, self.outbox, self.slots)
         self.peers = PeerWatch(
             self.committer,
@@ -173,11 +177,13 @@ class Worker:
         """Poll soon: another process has committed something."""
         self._polls.on_other_commit()
         self._wakeup.set()
+        self.external_workers.on_other_commit()
         self.call_listeners([])
 
     def stop(self) -> None:
         """Begin to end: nothing more is claimed, and attempts in flight get their grace."""
         self.is_stopping = True
+        self.external_workers.stop()
         self._wakeup.set()
 
     async def run(self) -> None:

@@ -1,0 +1,115 @@
+"""Queues and dead letters of external workers, for operators."""
+
+from typing import Annotated
+
+from fastapi import Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.core.local_zone import machine_zone
+from agent.core.scopes import QUEUE_PATTERN
+from agent.server import examples
+from agent.server.context import caller, context_of
+from agent.server.paging import Cursor, page
+from agent.server.responses import answer
+from agent.server.route_registry import RouteRegistry
+from agent.server.schemas.work import (
+    DeadLetterPage,
+    QueueList,
+    Requeueing,
+    Resuming,
+    WorkCommand,
+)
+from agent.tasks.operator import work_commands
+from agent.tasks.operator.operator import CommandResult
+from agent.tasks.read_models import work_documents
+from agent.triggers.command_request import later
+
+routes = RouteRegistry("work")
+
+WorkId = Annotated[
+    str,
+    Path(
+        max_length=100,
+        description="`id` of the work",
+        examples=[examples.CLAIMED_WORK["work"][0]["id"]],
+    ),
+]
+
+
+@routes.route(
+    "GET", "/work/queues", scope="read", returns=QueueList, summary="Queues of external workers"
+)
+async def list_queues(request: Request) -> Response:
+    """Return each queue with open work or dead letters: its depth, its leases, who has them."""
+    return answer(await context_of(request).read_pool.read(work_documents.queues))
+
+
+@routes.route("GET", "/work/dead", scope="read", returns=DeadLetterPage, summary="Dead letters")
+async def list_dead_letters(
+    request: Request,
+    queue: Annotated[
+        str | None, Query(description="Only of this queue.", pattern=QUEUE_PATTERN)
+    ] = None,
+    code: Annotated[
+        str | None,
+        Query(description="Only with this error.", pattern="^[a-z][a-z0-9_]{0,63}$"),
+    ] = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """Return work whose step has failed and whose task was not retried, the newest first."""
+    found = await context_of(request).read_pool.read(
+        lambda connection: work_documents.dead_letters(
+            connection, queue=queue, code=code, before=cursor, most=limit + 1
+        )
+    )
+    return answer(page("dead", found, limit))
+
+
+@routes.route(
+    "POST",
+    "/work/dead/{work_id}/requeue",
+    scope="operate",
+    status=201,
+    returns=WorkCommand,
+    refuses={404: "No such dead letter", 409: "Its task cannot be retried now"},
+    summary="Requeue a dead letter",
+)
+async def requeue_dead_letter(
+    request: Request, work_id: WorkId, body: Requeueing | None = None
+) -> Response:
+    """Retry its task, which keeps what succeeded; a second request returns the same task."""
+    context, body = context_of(request), body or Requeueing()
+    now = context.database.clock.now()
+    not_before = None if body.not_before is None else later(body.not_before, machine_zone(), now)
+    result = await context.command_pool.run(
+        lambda: work_commands.requeue_dead(
+            context.operator, context.database, work_id, not_before, body.reason
+        )
+    )
+    return answer(_document(result), status=201)
+
+
+@routes.route(
+    "POST",
+    "/work/items/{work_id}/resume",
+    scope="operate",
+    returns=WorkCommand,
+    refuses={404: "No such work", 409: "It waits for no one"},
+    summary="Resume parked work",
+)
+async def resume_work(request: Request, work_id: WorkId, body: Resuming | None = None) -> Response:
+    """Put work back into its queue whose worker asked a person, without that answer."""
+    context, body = context_of(request), body or Resuming()
+    by = f"{caller(request).channel}:{caller(request).name}"
+    result = await context.command_pool.run(
+        lambda: work_commands.resume_work(
+            context.operator, context.database, work_id, body.value, body.reason, by
+        )
+    )
+    return answer(_document(result))
+
+
+def _document(result: CommandResult) -> dict[str, object]:
+    return {"changed": result.is_changed, "message": result.message, "task_id": result.task_id}

@@ -1,0 +1,186 @@
+"""The SQL of work for external workers: rows are inserted as queued, and change under their task's lock."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Final
+
+from agent.store.db.database import Connection
+from agent.store.db.dialect import ColumnType, Sql
+from agent.store.db.json_values import set_of
+from agent.store.engine.reads import Rows
+
+TYPES: Final[Mapping[str, ColumnType]] = {
+    "id": "text",
+    "task_id": "text",
+    "step_id": "text",
+    "step_index": "int",
+    "parallel_index": "int",
+    "attempt": "int",
+    "queue": "text",
+    "priority": "int",
+    "status": "text",
+    "input": "text",
+    "intent": "text",
+    "call_id": "text",
+    "lease_us": "int",
+    "start_within_us": "int",
+    "timeout_us": "int",
+    "lease_id": "text",
+    "leased_by": "text",
+    "lease_expires_at": "int",
+    "leased_at": "int",
+    "start_by": "int",
+    "started_at": "int",
+    "run_by": "int",
+    "client_token": "text",
+    "last_lease_id": "text",
+    "approval_id": "text",
+    "answer": "text",
+    "reason": "text",
+    "created_at": "int",
+    "ended_at": "int",
+}
+
+_FIXED: Final = ("id", "task_id", "step_id", "step_index", "parallel_index", "attempt", "queue")
+_FIXED_TOO: Final = ("priority", "input", "intent", "start_within_us", "timeout_us", "created_at")
+_CHANGING: Final = tuple(name for name in TYPES if name not in (*_FIXED, *_FIXED_TOO))
+
+
+@dataclass(slots=True)
+class WorkRow:
+    """One row, as it is stored: JSON values are text."""
+
+    id: str
+    task_id: str
+    step_id: str
+    step_index: int
+    parallel_index: int
+    attempt: int
+    queue: str
+    priority: int
+    status: str
+    input: str
+    intent: str | None
+    call_id: str | None
+    lease_us: int
+    start_within_us: int
+    timeout_us: int | None
+    lease_id: str | None = None
+    leased_by: str | None = None
+    lease_expires_at: int | None = None
+    leased_at: int | None = None
+    start_by: int | None = None
+    started_at: int | None = None
+    run_by: int | None = None
+    client_token: str | None = None
+    last_lease_id: str | None = None
+    approval_id: str | None = None
+    answer: str | None = None
+    reason: str | None = None
+    created_at: int = 0
+    ended_at: int | None = None
+
+
+COLUMNS: Final = tuple(field.name for field in fields(WorkRow))
+_VALUES: Final = attrgetter(*COLUMNS)
+_CHANGED_VALUES: Final = attrgetter("id", *_CHANGING)
+_SELECTED: Final = ", ".join(f"w.{name}" for name in COLUMNS)
+
+
+@cache
+def _insert(sql: Sql) -> str:
+    names = ", ".join(COLUMNS)
+    return f"INSERT INTO work ({names}) SELECT {names} FROM {sql.rows(**TYPES)}"
+
+
+def insert(tx: Connection, rows: Iterable[WorkRow]) -> None:
+    """Insert rows."""
+    tx.defer(_insert(tx.sql), rows=set_of([_VALUES(row) for row in rows]))
+
+
+@cache
+def _update(sql: Sql) -> str:
+    types: dict[str, ColumnType] = {"id": "text", **{name: TYPES[name] for name in _CHANGING}}
+    assigned = ", ".join(f"{name} = r.{name}" for name in _CHANGING)
+    return f"UPDATE work SET {assigned} FROM {sql.rows(**types)} WHERE work.id = r.id"
+
+
+def update(tx: Connection, rows: Iterable[WorkRow]) -> None:
+    """Write what may change of rows that were read under their task's lock."""
+    tx.defer(_update(tx.sql), rows=set_of([_CHANGED_VALUES(row) for row in rows]))
+
+
+def withdraw(tx: Connection, work_ids: Collection[str], now: int) -> None:
+    """End work that no step waits on any more, and its lease; what has ended stays as it is."""
+    tx.defer(
+        "UPDATE work SET status = 'withdrawn', last_lease_id = coalesce(lease_id, last_lease_id),"
+        " lease_id = NULL, leased_by = NULL, lease_expires_at = NULL, ended_at = :now"
+        f" WHERE id IN {tx.sql.ids()} AND status IN ('queued', 'leased', 'running', 'asked')",
+        ids=set_of(sorted(work_ids)),
+        now=now,
+    )
+
+
+@cache
+def _by_id(sql: Sql) -> str:
+    return f"SELECT {_SELECTED} FROM work AS w WHERE w.id IN {sql.ids()}"
+
+
+def find(connection: Connection, work_ids: Iterable[str]) -> dict[str, WorkRow]:
+    """Return rows by their ids."""
+    rows = connection.query(_by_id(connection.sql), ids=set_of(sorted(work_ids)))
+    return {row[0]: WorkRow(*row) for row in rows}
+
+
+_CANDIDATES: Final = """
+    SELECT w.id, w.task_id, w.step_index, w.parallel_index, w.queue, w.priority
+    FROM work AS w JOIN tasks AS t ON t.id = w.task_id
+    WHERE w.status = 'queued' AND w.queue = {} AND t.status = 'running'
+    ORDER BY w.priority, w.id LIMIT :most"""
+
+
+@cache
+def _candidates(sql: Sql) -> str:
+    """Select the first queued work of each queue, without locks: the order is that of an index."""
+    if sql.name == "sqlite":
+        return _CANDIDATES.format(":queue")
+    return (
+        f"SELECT c.* FROM {sql.rows(queue='text')} CROSS JOIN LATERAL"
+        f" ({_CANDIDATES.format('r.queue')}) AS c"
+    )
+
+
+def candidates(connection: Connection, queues: Iterable[str], most: int) -> Rows:
+    """Return (id, task id, step index, parallel index, queue, priority) of the first work of queues."""
+    statement = _candidates(connection.sql)
+    names = sorted(set(queues))
+    if connection.sql.name == "sqlite":
+        return [
+            row for queue in names for row in connection.query(statement, queue=queue, most=most)
+        ]
+    return connection.query(statement, rows=set_of([[queue] for queue in names]), most=most)
+
+
+def by_client_token(connection: Connection, tokens: Iterable[str]) -> Rows:
+    """Return (token, status) and the columns of `candidates`, of what tokens have claimed."""
+    return connection.query(
+        "SELECT client_token, status, id, task_id, step_index, parallel_index, queue, priority"
+        f" FROM work WHERE client_token IN {connection.sql.ids()} ORDER BY id",
+        ids=set_of(sorted(set(tokens))),
+    )
+
+
+def has_queued(connection: Connection, queues: Iterable[str]) -> bool:
+    """Whether any of the queues has work that could be claimed."""
+    return bool(candidates(connection, queues, 1))
+
+
+def checkpoints(connection: Connection, step_ids: Iterable[str]) -> dict[str, str | None]:
+    """Return the checkpoints of steps."""
+    rows = connection.query(
+        f"SELECT id, checkpoint FROM steps WHERE id IN {connection.sql.ids()}",
+        ids=set_of(sorted(step_ids)),
+    )
+    return dict(rows)

@@ -1,0 +1,109 @@
+"""What people see of external workers: queues, leases and dead letters."""
+
+from typing import Any
+
+from agent.store.db.database import Connection
+from agent.store.db.json_values import set_of
+from agent.store.engine.reads import Rows
+
+_DEAD = """
+    FROM work AS w JOIN steps AS s ON s.id = w.step_id JOIN tasks AS t ON t.id = w.task_id
+    WHERE w.status IN ('failed', 'expired') AND s.status = 'failed' AND t.status = 'failed'
+    AND NOT EXISTS (SELECT 1 FROM work AS later WHERE later.step_id = w.step_id AND later.id > w.id)
+    AND NOT EXISTS (SELECT 1 FROM tasks AS again WHERE again.retry_of = t.id)"""
+"""The last work of a failed step, unless its task was retried."""
+
+
+def queue_counts(connection: Connection) -> Rows:
+    """Return (queue, status, count, oldest creation) of the work that is open."""
+    return connection.query(
+        "SELECT queue, status, count(*), min(created_at) FROM work"
+        " WHERE status = 'queued' GROUP BY queue, status"
+        " UNION ALL SELECT queue, status, count(*), min(created_at) FROM work"
+        " WHERE status IN ('leased', 'running', 'asked') GROUP BY queue, status"
+    )
+
+
+def dead_counts(connection: Connection) -> Rows:
+    """Return (queue, count) of dead letters."""
+    return connection.query(f"SELECT w.queue, count(*) {_DEAD} GROUP BY w.queue")
+
+
+def leases(connection: Connection, most: int) -> Rows:
+    """Return the oldest leases: (queue, id, task, step, item, worker, status, attempt, times)."""
+    return connection.query(
+        "SELECT w.queue, w.id, w.task_id, s.name, w.parallel_index, w.leased_by, w.status,"
+        " w.attempt, w.leased_at, w.started_at, w.lease_expires_at"
+        " FROM work AS w JOIN steps AS s ON s.id = w.step_id"
+        " WHERE w.status IN ('leased', 'running') ORDER BY w.queue, w.leased_at LIMIT :most",
+        most=most,
+    )
+
+
+def dead_letters(
+    connection: Connection,
+    queue: str | None,
+    code: str | None,
+    before: str | None,
+    most: int,
+) -> Rows:
+    """Return dead letters, the newest first."""
+    conditions, given = "", {}
+    if queue is not None:
+        conditions += " AND w.queue = :queue"
+        given["queue"] = queue
+    if code is not None:
+        conditions += f" AND {connection.sql.position}(s.error, :code) > 0"
+        given["code"] = f'"code": "{code}"'
+    if before is not None:
+        conditions += " AND w.id < :before"
+        given["before"] = before
+    return connection.query(
+        "SELECT w.id, w.task_id, t.workflow_name, s.name, w.parallel_index, w.queue, s.attempt,"
+        f" s.error, s.ended_at {_DEAD}{conditions} ORDER BY w.id DESC LIMIT :most",
+        most=most,
+        **given,
+    )
+
+
+def dead_letter_task(connection: Connection, work_id: str) -> str | None:
+    """Return the task of work that ended without success."""
+    rows = connection.query(
+        "SELECT task_id FROM work WHERE id = :id AND status IN ('failed', 'expired')", id=work_id
+    )
+    return None if not rows else str(rows[0][0])
+
+
+def lease_facts(connection: Connection, work_id: str) -> dict[str, Any] | None:
+    """Return what decides the answer to a heartbeat."""
+    names = (
+        "status",
+        "lease_id",
+        "queue",
+        "lease_us",
+        "lease_expires_at",
+        "task_id",
+        "task_status",
+    )
+    rows = connection.query(
+        "SELECT w.status, w.lease_id, w.queue, w.lease_us, w.lease_expires_at, w.task_id, t.status"
+        " FROM work AS w JOIN tasks AS t ON t.id = w.task_id WHERE w.id = :id",
+        id=work_id,
+    )
+    return dict(zip(names, rows[0], strict=True)) if rows else None
+
+
+def step_names(connection: Connection, step_ids: list[str]) -> dict[str, str]:
+    """Return the names of steps by their ids."""
+    rows = connection.query(
+        f"SELECT id, name FROM steps WHERE id IN {connection.sql.ids()}", ids=set_of(step_ids)
+    )
+    return dict(rows)
+
+
+def definition_of(connection: Connection, task_id: str) -> tuple[str, int] | None:
+    """Return the workflow and its version of a task."""
+    rows = connection.query(
+        "SELECT workflow_name, workflow_version FROM tasks WHERE id = :id", id=task_id
+    )
+    return (str(rows[0][0]), int(rows[0][1])) if rows else None

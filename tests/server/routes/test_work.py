@@ -1,0 +1,287 @@
+"""External workers over HTTP: claims, reports, results, scopes, dead letters and snapshots."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.server import Running, wait_for
+
+PLAIN = """
+name: plain
+inputs: {text: {type: string, default: hello}}
+steps:
+  review:
+    worker: {queue: QUEUE, with: {text: "{{ inputs.text }}"}}
+    retry: {max_attempts: 2, delay: 0s}
+"""
+TYPED = """
+name: typed
+steps:
+  review:
+    worker: {queue: typed}
+    output: {type: object, required: [verdict], properties: {verdict: {type: string}}}
+"""
+EFFECT = """
+name: effect
+steps:
+  pay:
+    worker: {queue: effect, with: {amount: 5}, effect: once}
+  remember:
+    depends_on: [pay]
+    worker: {queue: effect}
+    set_state: {last: "{{ output.n }}"}
+"""
+WORKER = "host:1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workflows(running: Running) -> None:
+    """Put workflows on record, one queue for each test that counts."""
+    for name in ("one", "two", "ask", "dead", "long", "paused", "gate"):
+        text = PLAIN.replace("QUEUE", name).replace("name: plain", f"name: plain-{name}")
+        if name == "gate":
+            text += "    approval: {message: really?}\n"
+        running.add_workflow(text)
+    for text in (TYPED, EFFECT):
+        running.add_workflow(text)
+
+
+@pytest.fixture
+def worker(running: Running) -> Iterator[httpx.Client]:
+    """Return a client of a worker for all queues."""
+    with running.client(running.token_with("work:*")) as client:
+        yield client
+
+
+def start(client: httpx.Client, workflow: str, **given: Any) -> str:
+    """Start a task."""
+    created = client.post(f"/api/v1/workflows/{workflow}/tasks", json={"input": given})
+    assert created.status_code == 201, created.text
+    return str(created.json()["id"])
+
+
+def claim(client: httpx.Client, queue: str, **options: Any) -> dict[str, Any]:
+    """Claim one piece of work, and wait for it."""
+    body = {"queues": [queue], "worker": WORKER, "wait": 30, **options}
+    answered = client.post("/api/v1/work/claim", json=body)
+    assert answered.status_code == 200, answered.text
+    (work,) = answered.json()["work"]
+    return dict(work)
+
+
+def call(client: httpx.Client, work: dict[str, Any], verb: str, **body: Any) -> httpx.Response:
+    """Make a call on a lease."""
+    return client.post(f"/api/v1/work/{work['lease_id']}/{verb}", json=body)
+
+
+def test_a_worker_does_the_work(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """It claims, begins, reports and completes; the task succeeds with its output."""
+    task = start(client, "plain-one", text="hi")
+    work = claim(worker, "one")
+    assert (work["input"], work["task"], work["state"]) == ({"text": "hi"}, task, "leased")
+    assert call(worker, work, "running").json()["action"] == "continue"
+    assert call(worker, work, "heartbeat").json()["action"] == "continue"
+    assert call(worker, work, "checkpoint", value={"at": 1}).status_code == 200
+    assert call(worker, work, "log", text="half way").status_code == 200
+    kept = call(worker, work, "artifact", name="rows", value=[1, 2]).json()
+    assert client.get(f"/api/v1/artifacts/{kept['hash']}").json() == [1, 2]
+    (queue,) = [
+        found
+        for found in client.get("/api/v1/work/queues").json()["queues"]
+        if found["queue"] == "one"
+    ]
+    assert (queue["running"], queue["claimants"]) == (1, [WORKER])
+    done = call(worker, work, "complete", output={"ok": True}, snapshot={"value": 7, "label": "end"})
+    assert done.status_code == 200 and done.json()["step"] == "succeeded"
+    document = running.wait_for_task(client, task, "succeeded")
+    assert document["output"] == {"review": {"ok": True}}
+    logs = client.get(f"/api/v1/tasks/{task}/steps/review/logs").json()
+    assert "half way" in str(logs)
+    latest = client.get(f"/api/v1/tasks/{task}/snapshots/latest").json()
+    assert (latest["value"], latest["label"], latest["by"]) == (7, "end", f"worker:{WORKER}")
+    again = call(worker, work, "complete", output={"ok": True})
+    assert again.json() | {"snapshot": None} == done.json() | {"snapshot": None}
+    refused = call(worker, work, "heartbeat")
+    assert refused.status_code == 410 and refused.json()["reason"] == "ended"
+
+
+def test_a_claim_waits_for_work(client: httpx.Client, worker: httpx.Client) -> None:
+    """A long poll returns as soon as there is work, and with nothing when its time is over."""
+    body = {"queues": ["long"], "worker": WORKER, "wait": 0.05}
+    assert worker.post("/api/v1/work/claim", json=body).json() == {"work": []}
+    got: list[dict[str, Any]] = []
+    waiting = threading.Thread(target=lambda: got.append(claim(worker, "long")))
+    waiting.start()
+    task = start(client, "plain-long")
+    waiting.join(30)
+    assert [work["task"] for work in got] == [task]
+    assert call(worker, got[0], "complete").status_code == 200
+
+
+def test_a_token_sees_its_own_queues(running: Running, client: httpx.Client) -> None:
+    """A queue without the scope is refused, and a lease of it is one that does not exist."""
+    start(client, "plain-two")
+    work = claim(client, "two")
+    with running.client(running.token_with("work:other")) as other:
+        body = {"queues": ["two"], "worker": WORKER}
+        assert other.post("/api/v1/work/claim", json=body).status_code == 403
+        for verb in ("running", "heartbeat", "complete"):
+            lost = other.post(f"/api/v1/work/{work['lease_id']}/{verb}", json=None)
+            assert (lost.status_code, lost.json()["reason"]) == (410, "unknown")
+        assert other.get("/api/v1/work/queues").status_code == 403
+        assert other.get("/api/v1/tasks").status_code == 403
+    with running.client(running.token_with("operate")) as operator:
+        assert operator.post("/api/v1/work/claim", json=body).status_code == 403
+    nonsense = client.post("/api/v1/work/nonsense/running")
+    assert (nonsense.status_code, nonsense.json()["reason"]) == (410, "unknown")
+    assert call(client, work, "complete").status_code == 200
+
+
+def test_an_output_must_match_the_schema(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """A result that does not is refused with the reason, and the lease stays."""
+    task = start(client, "typed")
+    work = claim(worker, "typed")
+    assert work["output_schema"]["required"] == ["verdict"]
+    refused = call(worker, work, "complete", output={"verdict": 3})
+    assert refused.status_code == 422 and "verdict" in refused.json()["detail"]
+    assert call(worker, work, "complete", output={"verdict": "fine"}).status_code == 200
+    running.wait_for_task(client, task, "succeeded")
+
+
+def test_effects_and_state(running: Running, client: httpx.Client, worker: httpx.Client) -> None:
+    """An effect has its call in the ledger; `set_state` is rendered from the worker's output."""
+    task = start(client, "effect")
+    work = claim(worker, "effect", start=True)
+    assert work["state"] == "running" and work["idempotency_key"]
+    assert call(worker, work, "complete", output="paid").status_code == 200
+    work = claim(worker, "effect")
+    assert call(worker, work, "complete", output={"n": 3}).status_code == 200
+    document = running.wait_for_task(client, task, "succeeded")
+    assert document["output"] == {"remember": {"n": 3}}
+    assert client.get("/api/v1/state/workflow:effect/last").json()["value"] == 3
+    (first,) = client.get(f"/api/v1/tasks/{task}/steps/pay/calls").json()["calls"]
+    assert (first["action"], first["status"]) == ("worker.effect#1", "succeeded")
+
+
+def test_questions_park_the_work(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """A person's answer, or `resume`, brings the work back; the next claim has the answer."""
+    task = start(client, "plain-ask")
+    work = claim(worker, "ask")
+    asked = call(worker, work, "ask", question="which?", choices=["a", "b"], checkpoint={"n": 1})
+    approval = asked.json()["approval"]
+    (question,) = client.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
+    assert (question["id"], question["message"]) == (approval, "which?")
+    answered = client.post(f"/api/v1/approvals/{approval}/answer", json={"value": "b"})
+    assert answered.status_code == 200, answered.text
+    work = claim(worker, "ask")
+    assert work["answer"]["value"] == "b" and work["checkpoint"] == {"n": 1}
+    assert work["attempt"] == 1
+    assert call(worker, work, "block", reason="no access").json()["approval"] is not None
+    resumed = client.post(f"/api/v1/work/items/{work['id']}/resume", json={"value": "try again"})
+    assert resumed.status_code == 200, resumed.text
+    assert client.post(f"/api/v1/work/items/{work['id']}/resume").status_code == 409
+    work = claim(worker, "ask")
+    assert (work["answer"]["status"], work["answer"]["value"]) == ("resumed", "try again")
+    assert client.get("/api/v1/approvals", params={"task": task}).json()["approvals"] == []
+    call(worker, work, "complete")
+    running.wait_for_task(client, task, "succeeded")
+
+
+def test_dead_letters_are_listed_and_requeued(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """A step without attempts left is a dead letter; requeued, its task is retried once."""
+    task = start(client, "plain-dead")
+    for _ in range(2):
+        assert call(worker, claim(worker, "dead"), "fail", message="no", code="broken").is_success
+    running.wait_for_task(client, task, "failed")
+    (dead,) = client.get("/api/v1/work/dead", params={"queue": "dead"}).json()["dead"]
+    assert (dead["task"], dead["attempts"], dead["error"]["code"]) == (task, 2, "broken")
+    for filters, count in (({"code": "broken"}, 1), ({"code": "other"}, 0), ({"queue": "x"}, 0)):
+        assert len(client.get("/api/v1/work/dead", params=filters).json()["dead"]) == count
+    path = f"/api/v1/work/dead/{dead['id']}/requeue"
+    requeued = client.post(path, json={"not_before": "1h", "reason": "mended"})
+    assert requeued.status_code == 201, requeued.text
+    again = requeued.json()["task_id"]
+    assert client.post(path).json()["task_id"] == again
+    assert client.get("/api/v1/work/dead", params={"queue": "dead"}).json()["dead"] == []
+    (step,) = client.get(f"/api/v1/tasks/{again}").json()["steps"]
+    assert (step["status"], step["attempt"]) == ("pending", 1) and step["wake_at"] is not None
+    client.post(f"/api/v1/tasks/{again}/cancel")
+
+
+def test_a_paused_task_tells_its_worker(client: httpx.Client, worker: httpx.Client) -> None:
+    """Heartbeats say pause, and cancel once the task is canceled."""
+    task = start(client, "plain-paused")
+    work = claim(worker, "paused", start=True)
+    client.post(f"/api/v1/tasks/{task}/pause")
+    assert call(worker, work, "heartbeat").json()["action"] == "pause"
+    client.post(f"/api/v1/tasks/{task}/resume")
+    known = client.post(f"/api/v1/tasks/{task}/snapshots", json={"value": 1}).json()["id"]
+    newer = client.post(f"/api/v1/tasks/{task}/snapshots", json={"value": 2}).json()
+    assert newer["parent"] == known
+    state = call(worker, work, "heartbeat", snapshot=known).json()
+    assert (state["action"], state["snapshot"]) == ("changed", newer["id"])
+    assert call(worker, work, "heartbeat", snapshot=newer["id"]).json()["action"] == "continue"
+    listed = client.get(f"/api/v1/tasks/{task}/snapshots", params={"limit": 1}).json()
+    assert [found["value"] for found in listed["snapshots"]] == [1]
+    following = {"cursor": listed["next"]}
+    rest = client.get(f"/api/v1/tasks/{task}/snapshots", params=following).json()["snapshots"]
+    assert [found["value"] for found in rest] == [2]
+    client.post(f"/api/v1/tasks/{task}/cancel")
+    assert call(worker, work, "heartbeat").json()["action"] == "cancel"
+    refused = call(worker, work, "complete")
+    assert (refused.status_code, refused.json()["reason"]) == (410, "withdrawn")
+    ended = client.post(f"/api/v1/tasks/{task}/snapshots", json={"value": 3})
+    assert ended.status_code == 409
+
+
+def test_a_gate_asks_before_the_work_is_offered(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """With `approval:` on the step, workers see the work after the yes."""
+    task = start(client, "plain-gate")
+    (question,) = wait_for(
+        lambda: client.get("/api/v1/approvals", params={"task": task}).json()["approvals"]
+    )
+    body = {"queues": ["gate"], "worker": WORKER}
+    assert worker.post("/api/v1/work/claim", json=body).json() == {"work": []}
+    client.post(f"/api/v1/approvals/{question['id']}/approve", json={})
+    call(worker, claim(worker, "gate"), "complete")
+    running.wait_for_task(client, task, "succeeded")
+
+
+def test_a_repeated_claim_is_the_same_lease(client: httpx.Client, worker: httpx.Client) -> None:
+    """A client that lost the answer asks again with its token."""
+    start(client, "plain-one")
+    first = claim(worker, "one", client_token="abc")
+    assert claim(worker, "one", client_token="abc")["lease_id"] == first["lease_id"]
+    assert call(worker, first, "release", reason="done testing").json()["step"] == "waiting"
+    call(worker, claim(worker, "one"), "complete")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"queues": [], "worker": "w"},
+        {"queues": ["Bad Name"], "worker": "w"},
+        {"queues": ["q"], "worker": "nul\0"},
+        {"queues": ["q"], "worker": "w", "wait": 31},
+        {"queues": ["q"], "worker": "w", "limit": 0},
+        {"queues": ["q"], "worker": "w", "more": 1},
+    ],
+)
+def test_bad_claims_are_refused(client: httpx.Client, body: dict[str, Any]) -> None:
+    """Each problem is named."""
+    refused = client.post("/api/v1/work/claim", json=body)
+    assert refused.status_code == 422 and refused.json()["errors"]
