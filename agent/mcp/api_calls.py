@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 from starlette.types import ASGIApp, Receive, Send
@@ -17,8 +17,11 @@ from agent.server.route_registry import GRANT
 
 CHANNEL: Final = "mcp"
 """Where answers to questions come from, as their `who` names it."""
-_SPARE_SECONDS: Final = 30.0
-"""How much longer than its own wait a request may take."""
+_SPARE_SECONDS: Final = 60.0
+"""How much longer than its own wait a request may take; a claim of work waits for up to 30."""
+
+NeededScope = Scope | Literal["work"]
+"""What a tool needs; `work` is the scope of any queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Api:
         self.notice: Callable[[], str | None] = lambda: None
         """Returns what a caller should know of an open task: that nothing runs it."""
 
-    def allows(self, scope: Scope) -> bool:
+    def allows(self, scope: NeededScope) -> bool:
         """Whether the caller may use routes of a scope."""
         try:
             self.require(scope, "this")
@@ -61,12 +64,16 @@ class Api:
             return False
         return True
 
-    def require(self, scope: Scope, what: str) -> None:
+    def require(self, scope: NeededScope, what: str) -> None:
         """Raise `ApiError` unless the caller has a scope; an agent at an address decides as well."""
         try:
-            permission.check_scope(self._principal, scope, what)
+            if scope == "work":
+                permission.check_worker(self._principal)
+            else:
+                permission.check_scope(self._principal, scope, what)
         except permission.NotAllowedError as error:
-            problem = {"type": "forbidden", "detail": str(error), "needs": scope}
+            needs = "work:QUEUE" if scope == "work" else scope
+            problem = {"type": "forbidden", "detail": str(error), "needs": needs}
             raise ApiError(403, problem) from None
 
     async def call(self, request: ApiRequest) -> Any:
@@ -138,6 +145,7 @@ _ADVICE: Final = {
     "unavailable": "try again in a few seconds",
     "too-many": "try again in a few seconds",
     "stopping": "try again when the agent runs again",
+    "lease-lost": "stop this work; claim_work gets other work",
     "key-reused": "use another key, or the same arguments",
 }
 """What to do about a problem whose own text does not say it."""

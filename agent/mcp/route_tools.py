@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-from agent.core.scopes import Scope
-from agent.mcp.api_calls import ApiRequest
+from agent.mcp.api_calls import ApiRequest, NeededScope
 from agent.workflows.compile.output_schema import find_output_problems
 
 JsonSchema = dict[str, Any]
@@ -40,7 +39,7 @@ class RouteTool:
     name: str
     title: str
     description: str
-    scope: Scope
+    scope: NeededScope
     hints: Hints
     method: str
     path: str

@@ -72,6 +72,38 @@ CATALOG: Final = (
     Entry("get_state", "get_state", READ),
     Entry("set_state", "set_state", REPEATABLE),
     Entry("delete_state", "delete_state", DESTRUCTIVE),
+    Entry("list_snapshots", "list_snapshots", READ),
+    Entry("get_latest_snapshot", "latest_snapshot", READ),
+    Entry("append_snapshot", "append_snapshot", CHANGE),
+    Entry("list_queues", "list_queues", READ),
+    Entry("list_dead_letters", "list_dead_letters", READ),
+    Entry("requeue_dead_letter", "requeue_dead_letter", REPEATABLE),
+    Entry("resume_work", "resume_work", REPEATABLE),
+    Entry(
+        "claim_work",
+        "claim_work",
+        CHANGE,
+        "Claim work of queues: each piece has its input, a lease and the answer to what was asked last. Call"
+        " start_work before you act, heartbeat at least every third of `lease_seconds`, and end it with"
+        " complete_work, fail_work, release_work, ask_person or block_work.",
+    ),
+    Entry("start_work", "start_work", REPEATABLE),
+    Entry(
+        "heartbeat",
+        "extend_lease",
+        REPEATABLE,
+        "Extend a lease, and learn whether to go on: `action` is continue, pause (save a checkpoint and release"
+        " the work), cancel (stop, the result is not wanted) or changed (read the newer snapshot).",
+    ),
+    Entry("save_checkpoint", "save_checkpoint", REPEATABLE),
+    Entry("write_log", "write_log", CHANGE),
+    Entry("add_artifact", "add_artifact", CHANGE),
+    Entry("add_snapshot", "add_snapshot", CHANGE),
+    Entry("complete_work", "complete_work", REPEATABLE),
+    Entry("fail_work", "fail_work", REPEATABLE),
+    Entry("release_work", "release_work", REPEATABLE),
+    Entry("ask_person", "ask_person", REPEATABLE),
+    Entry("block_work", "block_work", REPEATABLE),
     Entry("get_task_budget", "get_task_budget", READ),
     Entry("get_day_budget", "get_day_budget", READ),
 )

@@ -22,6 +22,14 @@ steps:
   say: {shell: {argv: [echo, "{{ inputs.word * inputs.times }}"], effect: none}}
 output: {said: "{{ steps.say.output.stdout | trim }}"}
 """
+WORKED = """\
+name: worked
+steps:
+  review:
+    worker: {queue: review, with: {text: hello}}
+    retry: {max_attempts: 1}
+output: "{{ steps.review.output }}"
+"""
 TIMED = """\
 name: timed
 on:
@@ -46,7 +54,7 @@ def running(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def add_workflows(running: Running) -> None:
     """Record the workflows that tests start."""
     with running.client() as client:
-        for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING, OFFERED, TIMED):
+        for text in (QUICK, SIGNALLED, FAILING, GATED, ASKING, OFFERED, TIMED, WORKED):
             media = {"Content-Type": "application/yaml"}
             response = client.post("/api/v1/workflows", content=text, headers=media)
             assert response.status_code == 201, response.text

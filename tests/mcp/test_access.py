@@ -136,7 +136,7 @@ def test_a_missing_library_is_named(running: Running, monkeypatch: pytest.Monkey
 
 def test_an_unknown_scope_is_refused() -> None:
     """A scope that no tool has is a mistake."""
-    with pytest.raises(CommandError, match="choose read, operate, approve"):
+    with pytest.raises(CommandError, match="choose read, operate, approve or work:QUEUE"):
         command.mcp(["admin"])
 
 

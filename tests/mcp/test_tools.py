@@ -1,7 +1,6 @@
 """Every tool, driven by the SDK's own client over both transports."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from tests.support.server import Running
 class Story:
     """Uses every tool once or more, and notes which."""
 
-    def __init__(self, client: McpClient) -> None:
+    def __init__(self, client: McpClient, channel: str = "mcp") -> None:
         self._client = client
+        self._channel = channel
         self.used: set[str] = set()
 
     def call(self, name: str, /, **arguments: Any) -> Any:
@@ -98,7 +98,7 @@ class Story:
         self.call("approve", approval_id=approval_id, edits={"argv": ["echo", "edited"]})
         assert self.call("wait_for_task", task_id=task["id"])["output"] == "edited"
         decision = self.call("get_approval", approval_id=approval_id)["decision"]
-        assert decision["channel"] == "mcp"
+        assert decision["channel"] == self._channel
         denied = self.run("gated")
         self.call("deny", approval_id=denied["needs"][0]["approval"], reason="not today")
         assert self.call("wait_for_task", task_id=denied["id"])["status"] == "failed"
@@ -130,6 +130,59 @@ class Story:
         assert "version" in self.refused("set_state", value=3, if_version=99, **place)
         self.call("delete_state", **place)
 
+    def claim(self, **more: Any) -> Any:
+        claim = {"queues": ["review"], "worker": "tests", "wait": 20, **more}
+        [work] = self.call("claim_work", **claim)["work"]
+        return work
+
+    def work(self) -> None:
+        """Do the work of a task as an external worker does, with every call that it has."""
+        task_id = self.run("worked", 0)["id"]
+        work = self.claim(client_token=task_id)
+        assert self.claim(client_token=task_id)["lease_id"] == work["lease_id"]
+        assert work["input"] == {"text": "hello"}
+        lease = {"lease_id": work["lease_id"]}
+        assert self.call("start_work", **lease)["action"] == "continue"
+        assert self.call("heartbeat", **lease)["action"] == "continue"
+        self.call("save_checkpoint", value={"page": 2}, **lease)
+        self.call("write_log", text="half done\n", **lease)
+        assert self.call("add_artifact", name="notes", value=[1, 2], **lease)["hash"]
+        self.call("add_snapshot", value={"plan": 1}, label="plan", **lease)
+        assert self.call("list_queues")["queues"]
+        asked = self.call("ask_person", question="Which one?", choices=["a", "b"], **lease)
+        assert "stop this work" in self.refused("heartbeat", **lease)
+        self.call("answer", approval_id=asked["approval"], value="b")
+        work = self.claim()
+        assert work["answer"]["value"] == "b"
+        assert work["checkpoint"] == {"page": 2}
+        lease = {"lease_id": work["lease_id"]}
+        self.call("release_work", reason="not mine", **lease)
+        lease = {"lease_id": self.claim()["lease_id"]}
+        self.call("block_work", reason="no access", **lease)
+        self.call("resume_work", work_id=work["id"], value="go on")
+        lease = {"lease_id": self.claim(start=True)["lease_id"]}
+        self.call("complete_work", output={"found": 1}, **lease)
+        done = self.call("wait_for_task", task_id=task_id, wait_seconds=30)
+        assert done["output"] == {"found": 1}
+        assert self.call("list_snapshots", task_id=task_id)["snapshots"][0]["label"] == "plan"
+        self.dead_letters()
+
+    def dead_letters(self) -> None:
+        task_id = self.run("worked", 0)["id"]
+        appended = self.call("append_snapshot", task_id=task_id, value={"mine": 1}, label="note")
+        assert self.call("get_latest_snapshot", task_id=task_id)["id"] == appended["id"]
+        lease = {"lease_id": self.claim(start=True)["lease_id"]}
+        self.call("fail_work", message="it cannot be done", retryable=False, **lease)
+        assert self.call("wait_for_task", task_id=task_id, wait_seconds=30)["status"] == "failed"
+        [dead] = [
+            each for each in self.call("list_dead_letters")["dead"] if each["task"] == task_id
+        ]
+        again = self.call("requeue_dead_letter", work_id=dead["id"], reason="try again")
+        lease = {"lease_id": self.claim(start=True)["lease_id"]}
+        self.call("complete_work", output="well", **lease)
+        done = self.call("wait_for_task", task_id=again["task_id"], wait_seconds=30)
+        assert done["output"] == "well"
+
     def offered(self) -> None:
         task = self.call("workflow_offered", word="ha", wait_seconds=30)
         assert task["output"] == {"said": "haha"}
@@ -138,31 +191,50 @@ class Story:
         assert not at_once["is_over"] or at_once["output"]
 
 
-@pytest.fixture(scope="module", params=["http", "stdio"])
-def client(
-    request: pytest.FixtureRequest, running: Running, owner: McpClient
-) -> Iterator[McpClient]:
-    """Return a client of the same tasks: of the daemon, and of a program on its database."""
-    if request.param == "http":
-        yield owner
-        return
-    database = f"database.url={running.database.url}"
-    connect = over_stdio(running.settings.base, "-c", database, "mcp", "--allow-answers")
-    with McpClient(connect) as started:
-        yield started
-
-
-def test_every_tool_works_over_both_transports(client: McpClient) -> None:
+def test_every_tool_works_over_http(owner: McpClient) -> None:
     """Each tool does what its route does, and returns what its output schema says."""
-    story = Story(client)
+    _use_every_tool(owner, "mcp")
+
+
+def test_every_tool_works_over_standard_input(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tools from a program of the client's own, which calls the daemon."""
+    options = ["--scope", "operate", "--scope", "work:*", "--allow-answers"]
+    token = {"AGENT_TOKEN": running.token}
+    connect = over_stdio(
+        running.settings.base, "--server", running.server.url, "mcp", *options, env=token
+    )
+    with McpClient(connect) as client:
+        _use_every_tool(client, "api")
+
+
+def _use_every_tool(client: McpClient, channel: str) -> None:
+    story = Story(client, channel)
     story.workflows()
     story.reads()
     story.control()
     story.approvals()
     story.triggers()
     story.state()
+    story.work()
     story.offered()
     assert story.used == client.tools().keys()
+
+
+def test_tools_work_on_a_database_of_this_machine(running: Running) -> None:
+    """Without a server the program changes the database itself; the worker runs what it starts."""
+    database = f"database.url={running.database.url}"
+    connect = over_stdio(running.settings.base, "-c", database, "mcp", "--allow-answers")
+    with McpClient(connect) as client:
+        story = Story(client)
+        story.workflows()
+        story.approvals()
+        story.offered()
+        open_task = client.call("start_workflow", name="signalled", wait_seconds=20)
+        assert "no agent is running" in open_task["message"]
+        assert "claim_work" not in client.tools()
+        assert "'work:QUEUE'" in client.refused("claim_work")
 
 
 def test_every_tool_is_described(owner: McpClient) -> None:

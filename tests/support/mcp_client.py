@@ -114,7 +114,9 @@ def over_http(url: str, token: str, **options: Any) -> Connect:
     return connect
 
 
-def over_stdio(directory: Path, *arguments: str, **options: Any) -> Connect:
+def over_stdio(
+    directory: Path, *arguments: str, env: dict[str, str] | None = None, **options: Any
+) -> Connect:
     """Return how to connect to `agent ARGUMENTS`, as a program of the client's own."""
 
     @asynccontextmanager
@@ -123,7 +125,7 @@ def over_stdio(directory: Path, *arguments: str, **options: Any) -> Connect:
             command=sys.executable,
             args=["-m", "agent.cli", *arguments],
             cwd=str(directory),
-            env={"PYTHONPATH": str(ROOT)},
+            env={"PYTHONPATH": str(ROOT), **(env or {})},
         )
         async with Client(stdio_client(program), **options) as client:
             yield client

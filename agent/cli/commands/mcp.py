@@ -24,7 +24,8 @@ def mcp(
         list[str] | None,
         typer.Option(
             "--scope",
-            help="What its tools may do: read, operate (default) or approve; may be repeated.",
+            help="What its tools may do: read, operate (default), approve, or work:QUEUE with --server;"
+            " may be repeated.",
         ),
     ] = None,
     *,
@@ -52,15 +53,21 @@ def _principal(names: list[str]) -> "Principal":
     """Return the caller that the client is: of this machine, with the chosen scopes."""
     from agent.approvals.permission import Principal
     from agent.cli.errors import CommandError
-    from agent.core.scopes import implied
+    from agent.core.scopes import implied, is_work_scope, work_scopes
     from agent.mcp.api_calls import CHANNEL
 
     for name in names:
-        if name not in _SCOPES:
-            raise CommandError(f"--scope {name}: choose {', '.join(_SCOPES)}")
+        if name not in _SCOPES and not is_work_scope(name):
+            raise CommandError(f"--scope {name}: choose {', '.join(_SCOPES)} or work:QUEUE")
     if "approve" in names:
         session.require_person("answer questions")
-    return Principal(CHANNEL, invocation.user(), implied(names))
+    queues = work_scopes(names)
+    if queues and not invocation.server_url():
+        raise CommandError(
+            "--scope work:QUEUE: work is claimed from a running agent; name it, as in"
+            f" `{invocation.program()} --server http://127.0.0.1:8420 mcp --scope {min(queues)}`"
+        )
+    return Principal(CHANNEL, invocation.user(), implied(names), queues=queues)
 
 
 async def _serve_remote(url: str, principal: "Principal") -> None:
