@@ -114,7 +114,7 @@ def in_process(app: ASGIApp, grant: TokenGrant, address: tuple[str, int] | None)
 
 
 def at_address(url: str, token: str, principal: Principal, *, is_here: bool) -> Api:
-    """Return the routes of an agent at an address, of which the caller may use some."""
+    """Return the routes of an agent at an address; the caller may use those of its scopes."""
     client = httpx.AsyncClient(
         base_url=url,
         headers={"Authorization": f"Bearer {token}"},

@@ -1,7 +1,7 @@
 """Notices to clients: the list of tools changed, or a resource did.
 
 It polls the API while a client listens, and not otherwise. Clients of the protocol of 2026 subscribe;
-clients of earlier protocols are told on their session that the list of tools changed.
+clients of earlier protocols get a notification on their session when the list of tools has changed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 2.0
 _SESSION_SECONDS: Final = 1800.0
-"""How long after it has listed the tools a session over HTTP is told of changes."""
+"""How long after it has listed the tools a session over HTTP is notified of changes."""
 _PAGE: Final = 1000
 _MAX_SESSIONS: Final = 200
 

@@ -132,8 +132,8 @@ def _is_flat(schema: Document) -> bool:
 async def record(api: Api, approval_id: str, response: Any) -> bool:
     """Send a person's answer to the API; return whether there was one.
 
-    A form that was declined or dismissed leaves the question open. So does one that somebody else
-    has answered meanwhile: the first answer counts.
+    A form that was declined or dismissed leaves the question open. So does one that another
+    person has answered meanwhile: the first answer counts.
     """
     from mcp_types import ElicitResult
 

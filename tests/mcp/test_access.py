@@ -1,6 +1,7 @@
 """Who may use which tool: default deny, by the scopes of the token."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent.mcp import sdk
 from agent.mcp.http_endpoint import HttpEndpoint
 from agent.mcp.tool_catalog import CATALOG, START, WAIT
 from agent.steps.process.processes import STEP
+from tests.support.cli import ROOT
 from tests.support.mcp_client import McpClient, over_http
 from tests.support.server import Running
 
@@ -30,7 +32,7 @@ OPEN = {
 }
 
 
-@pytest.fixture(scope="module", params=["read", "operate", "approve"])
+@pytest.fixture(scope="module", params=["read", "operate", "approve", "work:review"])
 def scoped(request: pytest.FixtureRequest, running: Running) -> Iterator[tuple[str, McpClient]]:
     """Return a scope, and a client whose token has just that."""
     token = running.token_with(request.param)
@@ -38,38 +40,33 @@ def scoped(request: pytest.FixtureRequest, running: Running) -> Iterator[tuple[s
         yield request.param, client
 
 
+def test_every_tool_is_documented() -> None:
+    """The page lists each tool, and no other."""
+    assert documented_scopes().keys() == {entry.name for entry in CATALOG} | {START, WAIT}
+
+
 def test_a_tool_without_its_scope_is_neither_listed_nor_run(
-    scoped: tuple[str, McpClient], owner: McpClient
+    scoped: tuple[str, McpClient],
 ) -> None:
     """Each tool is refused to a token without its scope, before its arguments are looked at."""
     scope, client = scoped
-    needs = _scopes(owner)
-    allowed = {"read", scope}
+    needs = {**documented_scopes(), "workflow_offered": "operate"}
+    allowed = {"work"} if scope == "work:review" else {"read", scope}
     assert client.tools().keys() == {name for name, needed in needs.items() if needed in allowed}
     for name, needed in needs.items():
         if needed not in allowed:
-            assert f"needs the scope {needed!r}" in client.refused(name, anything=1), name
+            words = (
+                "needs a scope of a queue" if needed == "work" else f"needs the scope {needed!r}"
+            )
+            assert words in client.refused(name, anything=1), name
 
 
-def _scopes(owner: McpClient) -> dict[str, str]:
-    """Return the scope of each tool, as the routes behind them have it."""
-    routes = {
-        "resolve_step": "approve",
-        "approve": "approve",
-        "deny": "approve",
-        "answer": "approve",
-        "defer": "approve",
-        START: "operate",
-        WAIT: "read",
-        "workflow_offered": "operate",
-    }
-    for name, tool in owner.tools().items():
-        if name not in routes:
-            is_check = name == "check_trigger"
-            is_read = tool.annotations.read_only_hint and not is_check
-            routes[name] = "read" if is_read else "operate"
-    assert {entry.name for entry in CATALOG} <= routes.keys()
-    return routes
+def documented_scopes() -> dict[str, str]:
+    """Return the scope of each tool, as the page says."""
+    page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+    return dict(
+        re.findall(r"^\| `(\w+)` \| .* \| (read|operate|approve|work) \|$", page, re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_start_is_not_repeated_under_its_key(owner: McpClient) -> None:
 
 
 def test_progress_is_reported_while_a_call_waits(owner: McpClient) -> None:
-    """A client that asks for it is told what a long call waits for."""
+    """A client that asks for it sees what a long call waits for."""
     task = owner.call("start_workflow", name="signalled", wait_seconds=30)
     seen: list[str | None] = []
 

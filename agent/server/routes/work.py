@@ -80,7 +80,9 @@ async def start_work(request: Request, lease_id: LeaseId) -> Response:
     refuses=_LOST,
     summary="Extend a lease",
 )
-async def extend_lease(request: Request, lease_id: LeaseId, body: Beating | None = None) -> Response:
+async def extend_lease(
+    request: Request, lease_id: LeaseId, body: Beating | None = None
+) -> Response:
     """Extend the lease, and say whether to go on."""
     work, principal = context_of(request).work, caller(request).principal
     snapshot = None if body is None else body.snapshot

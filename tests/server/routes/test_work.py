@@ -96,7 +96,9 @@ def test_a_worker_does_the_work(
         if found["queue"] == "one"
     ]
     assert (queue["running"], queue["claimants"]) == (1, [WORKER])
-    done = call(worker, work, "complete", output={"ok": True}, snapshot={"value": 7, "label": "end"})
+    done = call(
+        worker, work, "complete", output={"ok": True}, snapshot={"value": 7, "label": "end"}
+    )
     assert done.status_code == 200 and done.json()["step"] == "succeeded"
     document = running.wait_for_task(client, task, "succeeded")
     assert document["output"] == {"review": {"ok": True}}

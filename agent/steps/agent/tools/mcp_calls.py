@@ -1,7 +1,7 @@
 """One call of a tool of an MCP server: its progress, its questions to a person, and its result.
 
 A server that speaks the protocol of 2026 answers `input_required`; an earlier one asks in the middle of the
-call. A question without an answer ends the call: the server is told that the person has dismissed it. When the
+call. A question without an answer ends the call: the server gets the answer that the person has dismissed it. When the
 person has answered, the tool is called again.
 """
 
@@ -107,7 +107,7 @@ async def call_tool(
 ) -> ToolContent:
     """Call a tool; raise `DefiniteFailure` for an error that it answers.
 
-    It starts anew in every round: the state that a server gives out with its question is often worthless
+    It starts from the beginning in every round: the state that a server gives out with its question is often worthless
     after its restart. It asks the same again, which is answered from `answers`.
     """
     from mcp_types import InputRequiredResult

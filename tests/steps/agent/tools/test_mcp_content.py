@@ -97,7 +97,7 @@ def test_a_question_of_a_server_goes_to_a_person(
 
 
 def test_a_person_may_decline(tmp_path: Path) -> None:
-    """The server is told so, and the model sees what the tool answers then."""
+    """The server gets that answer, and the model sees what the tool answers then."""
     did = tmp_path / "did"
     did.touch()
     made = asking([uses(("it_ask", {"n": 1})), "done"], did, PLAIN, "ask")
