@@ -5,6 +5,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     cli         the command line: commands, clients, output
     daemon      the long-running process: worker, server, channels, workflow files
     bootstrap   the composition root: settings to a database and a worker
+    mcp         the MCP server: tools and resources, which are routes of the HTTP API
     server      the HTTP API: routes, tokens, webhooks, event streams, pages
     channels    notifications and questions to people: Telegram, Slack, webhooks
     tool_services  what the tools memory and engine of agents use

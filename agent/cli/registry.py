@@ -60,6 +60,7 @@ COMMANDS: Final = (
     Command("completion", SET_UP, "completion", "completion", "Print or install completion for bash, zsh or fish."),
     Command("help", SET_UP, "help", "help_", "Show this help, the help of a command, or the man page."),
     Command("version", SET_UP, "version", "version", "Print the versions of the program and of Python."),
+    Command("mcp", SET_UP, "mcp", "mcp", "Serve tools for MCP clients, such as coding agents."),
     Command("open", SET_UP, "dashboard", "open_dashboard", "Open the dashboard in a browser, signed in."),
     Command("run", WORKFLOWS, "run", "run", "Start a workflow."),
     Command("validate", WORKFLOWS, "validate", "validate", "Check workflow files without running them."),

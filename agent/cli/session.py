@@ -48,6 +48,11 @@ def remote() -> "Transport | None":
     return Transport(url, _load(), notify=terminal.note)
 
 
+def any_settings() -> "Settings":
+    """Read the configuration, for a command that works on a remote agent too."""
+    return _load()
+
+
 def settings() -> "Settings":
     """Read the configuration, for a command that works on this machine only."""
     require_local()

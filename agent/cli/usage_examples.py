@@ -18,6 +18,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("agent service install", "start it at each login, and watch over it"),
         ("agent service install --print", "show the unit, and change nothing"),
     ),
+    "mcp": (
+        ("claude mcp add agent -- agent mcp", "let Claude Code use this agent"),
+        ("agent mcp --scope read", "tools that only read"),
+        ("agent --server URL mcp", "the tools of an agent elsewhere"),
+    ),
     "top": (("agent top --once", "what runs at this moment"),),
     "config": (
         ("agent config --changed", "what differs from the defaults, and where it was set"),

@@ -168,6 +168,7 @@ class ModelSettings(Section):
     context_tokens: int | None = Field(default=None, ge=1, le=10**9)
     timeout_seconds: float = Field(default=600.0, gt=0, le=86_400)
     structured_output: bool = True
+    images: bool = True
 
 
 class McpSettings(Section):
@@ -214,6 +215,7 @@ MODELS_TEXT = """\
 # usd_per_million_in = 0.0
 # usd_per_million_out = 0.0
 # structured_output = false          # for servers that do not know response_format
+# images = false                     # for models that cannot see: tools' images are only named to them
 #
 # MCP servers whose tools `agent` steps may use, one section each.
 #

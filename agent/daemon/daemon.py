@@ -280,10 +280,11 @@ def _open_server(
     """Return the HTTP API, bound but not yet answering; tasks run without it if the port is taken."""
     if not settings.server.enabled:
         return None
+    from agent.mcp.http_endpoint import PATH, HttpEndpoint
     from agent.server.server_thread import Server
 
     try:
-        return Server(settings, database, worker, first_event)
+        return Server(settings, database, worker, first_event, {PATH: HttpEndpoint})
     except OSError as error:
         log.warning(
             "the HTTP API is not offered",

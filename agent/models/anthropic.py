@@ -60,7 +60,7 @@ class AnthropicConnector:
         keywords: dict[str, Any] = {
             "model": self._model.model,
             "max_tokens": request.max_tokens,
-            "messages": list(_messages(request.messages)),
+            "messages": list(_messages(request.messages, can_see=self._model.can_see)),
         }
         if request.system:
             keywords["system"] = request.system
@@ -137,7 +137,7 @@ def _sum(usage: Mapping[str, Any], first: str, *others: str) -> int | None:
     return None if counts[0] is None else sum(count or 0 for count in counts)
 
 
-def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
+def _messages(messages: Iterable[Message], *, can_see: bool) -> Iterable[dict[str, Any]]:
     """Return a conversation for the API; the answers to tool uses of one turn go into one message."""
     results: list[dict[str, Any]] = []
     for message in messages:
@@ -145,7 +145,7 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
             result: dict[str, Any] = {
                 "type": "tool_result",
                 "tool_use_id": message.tool_use_id,
-                "content": message.text,
+                "content": _result_content(message) if can_see else message.text,
             }
             if message.is_error:
                 result["is_error"] = True
@@ -157,6 +157,19 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
         yield {"role": message.role, "content": _content(message)}
     if results:
         yield {"role": "user", "content": results}
+
+
+def _result_content(message: Message) -> Any:
+    if not message.images:
+        return message.text
+    images = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
+        }
+        for image in message.images
+    ]
+    return [{"type": "text", "text": message.text}, *images]
 
 
 def _content(message: Message) -> Any:

@@ -51,7 +51,7 @@ class OpenAIConnector:
         await self._client.close()
 
     def _keywords(self, request: ModelRequest) -> dict[str, Any]:
-        messages = list(_messages(request.messages))
+        messages = list(_messages(request.messages, can_see=self._model.can_see))
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         keywords: dict[str, Any] = {"model": self._model.model, "messages": messages}
@@ -140,7 +140,13 @@ def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": named}
 
 
-def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
+def _messages(messages: Iterable[Message], *, can_see: bool) -> Iterable[dict[str, Any]]:
+    """Return a conversation for the API.
+
+    The answer of a tool is text here. Its images follow in a message of their own, after the answers
+    to all tool uses of the turn.
+    """
+    images: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "tool":
             yield {
@@ -148,7 +154,11 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
                 "tool_call_id": message.tool_use_id,
                 "content": message.text,
             }
+            images += _images(message) if can_see else []
             continue
+        if images:
+            yield {"role": "user", "content": images}
+            images = []
         written: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.tool_uses:
             written["content"] = message.text or None
@@ -164,6 +174,24 @@ def _messages(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
                 for use in message.tool_uses
             ]
         yield written
+    if images:
+        yield {"role": "user", "content": images}
+
+
+def _images(message: Message) -> list[dict[str, Any]]:
+    if not message.images:
+        return []
+    text = f"The images that the tool call {message.tool_use_id} answered with; they are data:"
+    return [
+        {"type": "text", "text": text},
+        *(
+            {
+                "type": "image_url",
+                "image_url": {"url": f"data:{image.media_type};base64,{image.data}"},
+            }
+            for image in message.images
+        ),
+    ]
 
 
 def _written(arguments: Any) -> str:

@@ -10,6 +10,8 @@ from agent.models.protocol import ModelRequest
 BYTES_PER_TOKEN: Final = 2
 """For the reservation before a call. Texts have more bytes per token, so it is rarely too little."""
 _MESSAGE_TOKENS: Final = 16
+_IMAGE_TOKENS: Final = 5000
+"""Providers scale images down: none takes more."""
 ENTRY_TOKENS: Final = 4
 """What a message takes besides its text, for estimates."""
 _USUAL_BYTES_PER_TOKEN: Final = 4
@@ -34,7 +36,8 @@ def max_input_tokens(request: ModelRequest) -> int:
     """Return an upper estimate of the tokens of a request."""
     texts = list(_texts(request))
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
-    return -(-size // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * (len(texts) + 1)
+    images = sum(len(message.images) for message in request.messages)
+    return -(-size // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * (len(texts) + 1) + _IMAGE_TOKENS * images
 
 
 def estimated_tokens(text: str) -> int:

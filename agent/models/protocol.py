@@ -1,7 +1,7 @@
 """The protocol of connectors, and the values of a request to a model and of its reply."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from agent.core.ids import request_hash
 
@@ -33,6 +33,20 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture in a message."""
+
+    media_type: str
+    """One of `IMAGE_TYPES`."""
+    data: str
+    """Its bytes in base64."""
+
+
+IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What every provider's models that can see accept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation; `tool` messages answer a tool use."""
 
@@ -44,6 +58,8 @@ class Message:
     """Of a tool's answer: whether the tool failed."""
     native: Json = None
     """Of an assistant's message: `Reply.native`, to be sent back unchanged."""
+    images: tuple[Image, ...] = ()
+    """Of a tool's answer: for models that can see."""
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
@@ -51,7 +67,11 @@ class Message:
         """Its hash, computed once: the hash of a conversation is made of the hashes of its messages."""
         if not self._digest:
             uses = [[use.id, use.name, use.arguments] for use in self.tool_uses]
-            digest = request_hash([self.role, self.text, uses, self.tool_use_id])
+            parts = [self.role, self.text, uses, self.tool_use_id]
+            if self.images:
+                # Only then: conversations on record keep their hashes.
+                parts.append([[image.media_type, image.data] for image in self.images])
+            digest = request_hash(parts)
             object.__setattr__(self, "_digest", digest)
         return self._digest
 

@@ -32,6 +32,8 @@ class Model:
     context_tokens: int | None
     timeout_seconds: float
     has_structured_output: bool
+    can_see: bool = True
+    """Whether it accepts images."""
 
 
 def model_of(name: str, settings: ModelSettings) -> Model:
@@ -54,6 +56,7 @@ def model_of(name: str, settings: ModelSettings) -> Model:
         context_tokens=settings.context_tokens,
         timeout_seconds=settings.timeout_seconds,
         has_structured_output=settings.structured_output,
+        can_see=settings.images,
     )
 
 

@@ -1,6 +1,7 @@
 """The ASGI application: the request guard, the routes, and the parts that they use."""
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -46,6 +47,7 @@ from agent.server.routes import (
     links,
     load,
     memories,
+    results,
     sign_in_links,
     snapshots,
     state,
@@ -73,6 +75,7 @@ from agent.tasks.worker.worker import Worker
 ROUTES: list[RouteRegistry] = [
     workflows.routes,
     tasks.routes,
+    results.routes,
     steps.routes,
     calls.routes,
     budgets.routes,
@@ -158,8 +161,8 @@ def close(context: Context) -> None:
     context.command_pool.close()
 
 
-def build(context: Context) -> ASGIApp:
-    """Return the application."""
+def build_routes(context: Context) -> FastAPI:
+    """Return the routes, each with its scope; without the checks that come before them."""
     app = FastAPI(
         title="agent",
         version=__version__,
@@ -177,14 +180,34 @@ def build(context: Context) -> ASGIApp:
     app.state.notices = Notices()
     app.state.sent_forms = SentForms()
     mount(app, [*ROUTES, *PAGES])
+    return app
+
+
+def build(context: Context, routes: FastAPI, others: Mapping[str, ASGIApp]) -> ASGIApp:
+    """Return the application: the routes and the `others`, by their paths, behind the request guard."""
     guard = RequestGuard(
-        app,
+        _Dispatch(routes, others) if others else routes,
         context.settings.server,
         context.tokens,
         context.failed_auth_limiter,
         PageAccess(context.sessions, sections_of(PAGES), cookie_name(context.settings.home)),
     )
     return _ResponseHeaders(guard, context.metrics)
+
+
+class _Dispatch:
+    """Sends requests for some paths to applications of their own.
+
+    They get what the guard has checked: the token's grant is in the scope of every request.
+    """
+
+    def __init__(self, routes: ASGIApp, others: Mapping[str, ASGIApp]) -> None:
+        self._routes = routes
+        self._others = others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._others.get(scope["path"], self._routes)
+        await app(scope, receive, send)
 
 
 async def _refuse(request: Request, error: Any) -> Response:

@@ -70,6 +70,26 @@ TASK: Final[dict[str, Any]] = {
     "changed_code": [],
     "steps": [STEP],
 }
+RESULT: Final[dict[str, Any]] = {
+    "id": TASK_ID,
+    "workflow": "invoice-triage",
+    "status": "running",
+    "activity": "waiting",
+    "is_over": False,
+    "output": None,
+    "error": None,
+    "needs": [
+        {
+            "what": "answer",
+            "task": TASK_ID,
+            "step": "pay",
+            "approval": APPROVAL_ID,
+            "signal": None,
+            "message": "Pay 250?",
+        }
+    ],
+    "waiting_on": [{"step": "pay", "approval": APPROVAL_ID}],
+}
 LISTED: Final[dict[str, Any]] = {
     **SUMMARY,
     "status": "running",
@@ -191,8 +211,23 @@ WORKFLOW_SUMMARY: Final[dict[str, Any]] = {
     "description": None,
     "file": None,
     "tasks": 12,
+    "tool": None,
     "created_at": AT,
     "removed_at": None,
+}
+VALIDATION: Final = {
+    "valid": False,
+    "workflow": None,
+    "problems": [
+        {
+            "file": "workflow.yaml",
+            "line": 3,
+            "column": 3,
+            "key": "steps.greet",
+            "message": "there is no key 'shel'",
+            "hint": "did you mean 'shell'?",
+        }
+    ],
 }
 WORKFLOWS: Final = {"workflows": [WORKFLOW_SUMMARY]}
 WORKFLOW: Final = {

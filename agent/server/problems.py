@@ -50,6 +50,7 @@ TITLES: Final = {
     "overloaded": "The agent is overloaded",
     "unavailable": "Not available at the moment",
     "stopping": "The agent is stopping",
+    "not-installed": "A library is missing",
     "defect": "An internal error",
 }
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
@@ -23,6 +23,9 @@ from agent.tasks.read_models.event_tail import EventTail
 from agent.tasks.worker.worker import Worker
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
+
     from agent.server.context import Context
     from agent.server.uvicorn_server import UvicornServer
 
@@ -38,6 +41,22 @@ _OWN_DESCRIPTORS: Final = 128
 """File descriptors for the database, the log, the channels and the listening socket."""
 _DESCRIPTORS_PER_SLOT: Final = 6
 """File descriptors for the pipes of a command, or the connections of a call."""
+
+
+class Endpoint(Protocol):
+    """Serves the requests to one path, in the server's loop."""
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer a request that the guard has let through."""
+
+    def close(self) -> None:
+        """End what is open: the server stops."""
+
+    async def closed(self) -> None:
+        """Wait until everything has ended."""
+
+
+MakeEndpoint = Callable[["FastAPI", "Context"], Endpoint]
 
 
 def max_connections(settings: Settings) -> int:
@@ -57,10 +76,12 @@ class Server:
         database: Database,
         worker: Worker,
         count_from: LogPosition | None = None,
+        endpoints: Mapping[str, "MakeEndpoint"] | None = None,
     ) -> None:
         """Bind the address, or raise OSError; create the owner's token unless there is one.
 
-        Metrics count events after `count_from`, or from the server's start.
+        Metrics count events after `count_from`, or from the server's start. `endpoints` serve paths
+        of their own, behind the same checks as the routes.
         """
         # Not in the server's thread: two threads that import modules which need each other may see
         # them partly initialised.
@@ -75,6 +96,8 @@ class Server:
         self._database = database
         self._worker = worker
         self._count_from = count_from
+        self._make_endpoints = endpoints or {}
+        self._endpoints: dict[str, Endpoint] = {}
         self.reload: Callable[[], Coroutine[Any, Any, dict[str, Any]]] | None = None
         """Set before `start`: reloads the configuration, in the worker's loop."""
         self._listening: socket.socket = listen(settings.server)
@@ -131,7 +154,7 @@ class Server:
     async def _serve(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         import uvicorn
 
-        from agent.server.application import build, build_context, close
+        from agent.server.application import build, build_context, build_routes, close
         from agent.server.header_limits import HEAD_SECONDS, limited_to
         from agent.server.uvicorn_server import UvicornServer
 
@@ -155,9 +178,13 @@ class Server:
                 asyncio.run_coroutine_threadsafe(reload(), worker_loop)
             )
         self._context = context
+        routes = build_routes(context)
+        self._endpoints = {
+            path: make(routes, context) for path, make in self._make_endpoints.items()
+        }
         self._uvicorn = UvicornServer(
             uvicorn.Config(
-                build(context),
+                build(context, routes, self._endpoints),
                 lifespan="off",
                 ws="none",
                 http=limited_to(max_connections(self._settings)),
@@ -186,6 +213,8 @@ class Server:
         finally:
             for listener in listeners:
                 self._worker.commit_listeners.remove(listener)
+            for endpoint in self._endpoints.values():
+                await endpoint.closed()
             with contextlib.suppress(RuntimeError):
                 # The worker's loop may have ended before this one.
                 worker_loop.call_soon_threadsafe(self._worker.answering.close)
@@ -198,6 +227,8 @@ class Server:
         self._context.work.stop()
         self._context.event_stream.close()
         self._context.live_feed.close()
+        for endpoint in self._endpoints.values():
+            endpoint.close()
         self._uvicorn.end()
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -19,6 +19,10 @@ from agent.workflows.templates.templates import has_templates
 NAME_PATTERN = r"^[a-z_][a-z0-9_]*$"
 WORKFLOW_NAME_PATTERN = r"^[a-z_][a-z0-9_-]*$"
 MAX_NAME_CHARS = 100
+TOOL_PREFIX = "workflow_"
+"""No tool of the agent's own begins with it."""
+MAX_TOOL_CHARS = 64
+"""The longest name of a tool that providers of models accept."""
 MAX_STEPS = 20_000
 MAX_ITEMS = 10_000
 _MOST_SHOWN = 20
@@ -191,6 +195,11 @@ class Graph(CheckedRecord):
         """Whether free text in a chat starts it."""
         return bool((self.on.get("chat") or {}).get("text"))
 
+    @property
+    def mcp_tool(self) -> str | None:
+        """The name under which it is a tool of the MCP server; None: it is not one."""
+        return tool_name(self.name) if self.on.get("mcp") else None
+
     @cached_property
     def sets_state(self) -> bool:
         """Whether any step has `set_state`."""
@@ -268,6 +277,11 @@ class Graph(CheckedRecord):
     def hash(self) -> str:
         """The hash of the stored text: a change of it is a new version."""
         return content_hash(self.text)
+
+
+def tool_name(workflow: str) -> str:
+    """Return the name of a workflow as a tool of the MCP server."""
+    return TOOL_PREFIX + workflow
 
 
 def _reachable(edges: list[list[int]], start: int) -> frozenset[int]:

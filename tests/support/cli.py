@@ -33,6 +33,7 @@ COMMANDS = [
     "status",
     "reload",
     "stop",
+    "mcp",
     "config",
     "completion",
     "help",

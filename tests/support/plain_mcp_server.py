@@ -13,7 +13,22 @@ from typing import Any
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SPECIAL: dict[str, Any] = json.loads(os.environ.get("SPECIAL", "{}"))
 """Further tools by name: the description of each, and under `gives` its result."""
-TOOLS = ["double", "die", "hang", *(["more"] if os.environ.get("MORE") else [])]
+TOOLS = ["double", "die", "hang", "ask", *(["more"] if os.environ.get("MORE") else [])]
+
+
+SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
+def ask(params: dict[str, Any]) -> Any:
+    """Ask the client's person, in the middle of a call, and return what it answers."""
+    message = {"jsonrpc": "2.0", "id": "question", "method": "elicitation/create", "params": params}
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        answer = json.loads(line)
+        if answer.get("id") == "question":
+            return answer.get("result")
+    return None
 
 
 def call(name: str, arguments: dict[str, Any]) -> str:
@@ -22,6 +37,9 @@ def call(name: str, arguments: dict[str, Any]) -> str:
         file.write(f"{name}\n")
     if name == "die":
         os._exit(3)
+    if name == "ask":
+        answer = ask({"message": "Which size?", "requestedSchema": SIZE})
+        return json.dumps(answer)
     if name == "hang":
         Path(f"{os.environ['DID']}.pid").write_text(str(os.getpid()), encoding="utf-8")
         time.sleep(600)

@@ -13,6 +13,7 @@ import httpx
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
 from agent.config.settings import EngineSettings, ServerSettings, Settings, StepSettings
+from agent.mcp.http_endpoint import PATH, HttpEndpoint
 from agent.server.server_thread import Server
 from agent.store.db.database import Database
 from agent.store.engine import workflow_versions
@@ -74,7 +75,8 @@ class Running:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.worker = build_worker(self.settings, self.database)
-        self.server = Server(self.settings, self.database, self.worker)
+        endpoints = {PATH: HttpEndpoint}
+        self.server = Server(self.settings, self.database, self.worker, endpoints=endpoints)
         self.server.start()
         self._is_ready.set()
         try:

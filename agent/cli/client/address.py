@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,6 +11,17 @@ from agent.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
+
+
+def remote_agent(
+    url: str, settings: "Settings", notify: Callable[[str], None]
+) -> tuple[str, str, bool]:
+    """Return the base URL of an agent, the token for it, and whether it is on this machine."""
+    base, is_here = checked(url)
+    found = token(settings, is_here=is_here)
+    if base.startswith("http:") and not is_here:
+        notify("agent: the token travels unencrypted: use https")
+    return base, found, is_here
 
 
 def checked(url: str) -> tuple[str, bool]:

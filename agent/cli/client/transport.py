@@ -31,11 +31,8 @@ class Transport:
     """Sends requests to an agent's HTTP API."""
 
     def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
-        self._url, is_here = address.checked(url)
+        self._url, token, is_here = address.remote_agent(url, settings, notify)
         self._has_answered = False
-        token = address.token(settings, is_here=is_here)
-        if self._url.startswith("http:") and not is_here:
-            notify("agent: the token travels unencrypted: use https")
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},

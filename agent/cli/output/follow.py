@@ -17,6 +17,9 @@ ENDED = frozenset({"succeeded", "failed", "canceled"})
 _SHORTEST_SECONDS = 0.05
 _MAX_CALLS = 12
 """Lines of calls in a live view."""
+_MAX_PIECES = 20
+_NO_PIECE = 2**62
+"""Later than every piece of a log."""
 _IDLE_FACTOR = 10
 """Polling takes at most a tenth of a core, however large the task is."""
 
@@ -103,7 +106,7 @@ def _watch_live(
 
         def render(now: dict[str, Any]) -> None:
             latest.extend(calls.ended(now))
-            beside = [*latest, *calls.open][-_MAX_CALLS:]
+            beside = [*latest, *calls.open, *calls.progress][-_MAX_CALLS:]
             screen.update(live_view.running_view(now, graph, beside, console.height), refresh=True)
 
         document = _wait(client, task_id, render, check)
@@ -120,6 +123,8 @@ class _CallTracker:
         self._reported: set[str] = set()
         self.open: list[str] = []
         """The running calls, as lines."""
+        self.progress: list[str] = []
+        """How far the running tools are, as lines."""
 
     def ended(self, document: dict[str, Any]) -> list[str]:
         """Return a line for each call that has ended since the last poll."""
@@ -134,11 +139,26 @@ class _CallTracker:
         fresh = [call for call in ended if call["id"] not in self._reported]
         unknown = [call["id"] for call in calls if call["status"] == "unknown"]
         self.open = [transcript.call_line(call) for call in calls if call["id"] in unknown]
+        self.progress = self._progress(document["id"], calls, unknown)
         # Running calls are read again, with the calls after them.
         before = [call["id"] for call in ended if not unknown or call["id"] < unknown[0]]
         self._after = before[-1] if before else self._after
         self._reported = {call["id"] for call in ended if call["id"] > self._after}
         return [transcript.call_line(call) for call in fresh]
+
+    def _progress(self, task_id: str, calls: list[dict[str, Any]], running: list[str]) -> list[str]:
+        """Return how far the running tools are, as far as they tell: a line for each step."""
+        steps = dict.fromkeys(
+            call["step"]
+            for call in calls
+            if call["id"] in running and call["action"].startswith("tool.")
+        )
+        lines = []
+        for step in steps:
+            pieces = self._client.logs(task_id, step, None, _MAX_PIECES, before=_NO_PIECE)
+            last = [piece["text"] for piece in pieces if piece["stream"] == "progress"][-1:]
+            lines += [f"{step}: {text.strip()}" for text in last]
+        return lines
 
 
 class _LineReporter:
@@ -149,7 +169,9 @@ class _LineReporter:
         self._calls = _CallTracker(client)
 
     def __call__(self, document: dict[str, Any]) -> None:
-        for line in self._calls.ended(document):
+        known = self._calls.progress
+        lines = self._calls.ended(document)
+        for line in [*lines, *(line for line in self._calls.progress if line not in known)]:
             terminal.note(f"  {line}")
         for step in document["steps"]:
             state = f"{step['status']} {step['attempt']}"

@@ -11,7 +11,12 @@ from agent.server.context import Context, context_of
 from agent.server.problems import Problem, unsupported
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
-from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
+from agent.server.schemas.workflows import (
+    Validation,
+    WorkflowDocument,
+    WorkflowList,
+    WorkflowSource,
+)
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -19,6 +24,7 @@ from agent.tasks.read_models import workflow_documents
 from agent.tasks.submission import TooManyStepsError
 from agent.triggers import sync
 from agent.workflows.compile.compiler import compile_text
+from agent.workflows.diagnostics import WorkflowError
 from agent.workflows.graph import Graph
 
 routes = RouteRegistry("workflows")
@@ -114,6 +120,18 @@ async def put_workflow(request: Request) -> Response:
 
 
 @routes.route(
+    "POST",
+    "/workflows/validate",
+    scope="read",
+    returns=Validation,
+    summary="Check a workflow",
+)
+async def validate_workflow(request: Request, body: WorkflowSource) -> Response:
+    """Check a workflow, with all its problems at once; nothing is recorded."""
+    return answer(await context_of(request).read_pool.run(lambda: _validate(body.source)))
+
+
+@routes.route(
     "DELETE",
     "/workflows/{name}",
     scope="admin",
@@ -136,6 +154,16 @@ async def _document(context: Context, name: str, number: int | None = None) -> d
         if not context.startup.has_workflows:
             raise context.startup.not_yet(name) from None
         raise
+
+
+def _validate(source: str) -> dict[str, Any]:
+    try:
+        # A character that no file can hold is a problem of the text, not of the request.
+        graph = compile_text(source.encode(errors="replace"), "workflow.yaml")
+    except WorkflowError as error:
+        problems = [problem.document() for problem in error.problems]
+        return {"valid": False, "workflow": None, "problems": problems}
+    return {"valid": True, "workflow": graph.name, "problems": []}
 
 
 def _record(context: Context, body: bytes) -> tuple[dict[str, Any], bool]:

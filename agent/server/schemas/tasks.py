@@ -123,6 +123,33 @@ class TaskDocument(TaskSummary):
     steps: list[StepDocument]
 
 
+class Need(ResponseDocument):
+    """What a task needs from outside to go on."""
+
+    what: Literal["answer", "signal", "resume", "resolve"]
+    task: str = Field(description="the task, or the child of it, that needs it")
+    step: str | None
+    approval: str | None = Field(description="the question, for `answer`")
+    signal: str | None = Field(description="its name, for `signal`")
+    message: str | None
+
+
+class TaskResult(ResponseDocument):
+    """How a task ended, or what it needs to go on."""
+
+    model_config = with_example(examples.RESULT)
+
+    id: str = Field(examples=[examples.TASK_ID])
+    workflow: str = Field(examples=["invoice-triage"])
+    status: str = Field(examples=["running"])
+    activity: str = Field(examples=["waiting"])
+    is_over: bool = Field(description="whether it has succeeded, failed or been canceled")
+    output: Any
+    error: Any
+    needs: list[Need] = Field(description="what only a person or a program outside can do for it")
+    waiting_on: Any = Field(description="what each of its steps waits on")
+
+
 class ListedTask(TaskSummary):
     """A task in a list, with what its steps wait for."""
 

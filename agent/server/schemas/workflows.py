@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from agent.server import examples
-from agent.server.schemas.base import Instant, ResponseDocument, with_example
+from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
 class WorkflowSummary(ResponseDocument):
@@ -20,6 +20,9 @@ class WorkflowSummary(ResponseDocument):
         description="the file that defines it; such a workflow is read-only here"
     )
     tasks: int = Field(description="the number of tasks started from this version")
+    tool: str | None = Field(
+        description="its name as a tool of the MCP server; null without `on: mcp: true`"
+    )
     created_at: Instant
     removed_at: Instant | None
 
@@ -40,3 +43,23 @@ class WorkflowDocument(WorkflowSummary):
     graph: Any = Field(description="compiled")
     source: str | None = Field(description="as it was written")
     versions: list[Any]
+
+
+class WorkflowSource(RequestDocument):
+    """A workflow to check."""
+
+    source: str = Field(
+        max_length=1_048_576,
+        description="the workflow as in a file: YAML, or the same as JSON",
+        examples=["name: hello\nsteps:\n  greet: {shell: {argv: [echo, hello]}}\n"],
+    )
+
+
+class Validation(ResponseDocument):
+    """Whether a workflow is valid, and what is wrong with it."""
+
+    model_config = with_example(examples.VALIDATION)
+
+    valid: bool
+    workflow: str | None = Field(description="its name, if it is valid")
+    problems: list[Any] = Field(description="each with its line, its key, and a hint")

@@ -1,8 +1,9 @@
 """One tool of an `agent` step: what the model sees of it, its limits, and how a use of it runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from agent.steps.attempt.calls import Prepare
@@ -13,6 +14,17 @@ from agent.steps.types.outcome import Json
 Approve = Literal["always", "first", "never"]
 
 
+@dataclass(frozen=True, slots=True)
+class ToolContent:
+    """What a tool answers besides text, or instead of an answer."""
+
+    text: str
+    parts: list[dict[str, Json]]
+    """Images and other binary content, each with its `type`, its `mime` type and its `data` in base64."""
+    asks: dict[str, Json] | None = None
+    """What a person has to answer before the tool can: questions by their keys."""
+
+
 class ToolRun(ABC):
     """One allowed use of a tool."""
 
@@ -21,8 +33,11 @@ class ToolRun(ABC):
     has_own_record: bool = False
     """Whether the use happens once however often it is requested, because it is recorded elsewhere."""
 
+    answers: Mapping[str, Json] = MappingProxyType({})
+    """A person's answers to what the tool has asked, by the keys of its questions."""
+
     @abstractmethod
-    async def perform(self, call: Call) -> Json:
+    async def perform(self, call: Call) -> "Json | ToolContent":
         """Use the tool; raise `DefiniteFailure` if nothing happened."""
 
     async def close(self) -> None:  # noqa: B027 - most leave nothing

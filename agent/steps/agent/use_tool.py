@@ -6,11 +6,14 @@ A refused use is recorded like one that ran: each tool use of the model has exac
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Final, NoReturn
 
 from agent.core.state_machine import ApprovalStatus
 from agent.models.protocol import Message, ToolUse, clean
-from agent.steps.agent.tool import AgentTool, ToolRefusedError, ToolRun
+from agent.steps.agent import tool_questions
+from agent.steps.agent.tool import AgentTool, ToolContent, ToolRefusedError, ToolRun
+from agent.steps.agent.tool_content import images_of
 from agent.steps.agent.toolbox import Toolbox, secret_paths_of
 from agent.steps.attempt import approval_gate
 from agent.steps.attempt.containment import describe_exception
@@ -26,6 +29,8 @@ INSTRUCTION: Final = (
 )
 _MARK: Final = re.compile(r"<(/?)untrusted", re.IGNORECASE)
 _MAX_SHOWN: Final = 1000
+_MAX_ROUNDS: Final = 10
+"""How often a tool may ask a person in one use."""
 
 
 class ToolUser:
@@ -69,6 +74,19 @@ class ToolUser:
             answer = await context.perform(
                 request, lambda call: self._perform(tool_run, call, seconds), tool_run.prepare
             )
+            for number in range(2, _MAX_ROUNDS + 1):
+                asks = tool_questions.asked_by(answer.response)
+                if asks is None:
+                    break
+                again = replace(request, body={**body, "round": number})
+                # The task that this one retries may have it: then nothing is asked again.
+                may_ask = not context.calls.has_answer(request.action, again.body)
+                person = tool_questions.Person(tool.name, again.body, self._config, context)
+                given = person.answers(asks, may_ask=may_ask)
+                tool_run.answers = {**tool_run.answers, **given}
+                answer = await context.perform(
+                    again, lambda call: self._perform(tool_run, call, seconds)
+                )
         finally:
             context.secret_paths = step_places
             await tool_run.close()
@@ -137,9 +155,13 @@ class ToolUser:
             if call.is_effect:
                 raise
             return self._response(describe_exception(problem), is_error=True)
+        if isinstance(result, ToolContent):
+            response = self._response(result.text, is_error=False)
+            parts = {"parts": result.parts} if result.parts else {}
+            return {**response, **parts, **({"asks": result.asks} if result.asks else {})}
         return self._response(result, is_error=False)
 
-    def _response(self, result: Json, *, is_error: bool) -> Json:
+    def _response(self, result: Json, *, is_error: bool) -> dict[str, Json]:
         text = result if isinstance(result, str) else _as_text(result)
         # Redacted before it is cut, or half of a secret could be left.
         text = self._context.secrets.redact(clean(text))
@@ -151,13 +173,16 @@ class ToolUser:
     def _message(self, use: ToolUse, response: Json) -> Message:
         if isinstance(response, dict) and isinstance(response.get("refused"), str):
             return Message("tool", response["refused"], tool_use_id=use.id, is_error=True)
-        is_error = False
+        is_error, images = False, ()
         if isinstance(response, dict) and isinstance(response.get("text"), str):
             text, is_error = response["text"], response.get("is_error") is True
+            images = images_of(response.get("parts"))
         else:
             # A person resolved the call and gave its response.
             text = response if isinstance(response, str) else _as_text(response)
-        return Message("tool", untrusted(text), tool_use_id=use.id, is_error=is_error)
+        return Message(
+            "tool", untrusted(text), tool_use_id=use.id, is_error=is_error, images=images
+        )
 
 
 def stop_if_paused(context: StepContext) -> None:

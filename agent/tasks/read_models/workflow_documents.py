@@ -8,6 +8,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.store.engine.workflow_versions import Version
 from agent.tasks.errors import NotFoundError
+from agent.workflows.graph import tool_name
 
 
 def list_workflows(connection: Connection) -> list[dict[str, Json]]:
@@ -69,6 +70,7 @@ def _summary(version: Version, graph: Json) -> dict[str, Json]:
         "description": graph.get("description"),
         "file": version.path,
         "tasks": version.task_count,
+        "tool": tool_name(version.name) if (graph.get("on") or {}).get("mcp") else None,
         "created_at": to_iso(version.created_at),
         "removed_at": to_iso(version.removed_at),
     }

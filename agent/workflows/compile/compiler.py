@@ -14,7 +14,14 @@ from agent.workflows.compile.step_compiler import StepCompiler, budget_document
 from agent.workflows.compile.triggers import DURATIONS, find_twins
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import Problem, WorkflowError, did_you_mean
-from agent.workflows.graph import Graph, Step, find_cycles, write_cycle
+from agent.workflows.graph import (
+    MAX_TOOL_CHARS,
+    TOOL_PREFIX,
+    Graph,
+    Step,
+    find_cycles,
+    write_cycle,
+)
 from agent.workflows.kind_registry import KindSpec, registered
 from agent.workflows.validation_messages import find_problems, shown
 from agent.workflows.yaml.source import Source, read_source
@@ -165,6 +172,12 @@ class _Compiler:
             for kind, number, text in find_twins(graph.on)
         ]
         self.problems += trigger_inputs.find_problems(self._source, graph)
+        tool = graph.mcp_tool
+        if tool is not None and len(tool) > MAX_TOOL_CHARS:
+            longest = MAX_TOOL_CHARS - len(TOOL_PREFIX)
+            message = f"as a tool it would be called {tool}, and models accept {MAX_TOOL_CHARS} characters"
+            hint = f"give the workflow a name of at most {longest} characters"
+            self.problems.append(self._source.problem(("on", "mcp"), message, hint))
 
 
 def _trigger_document(keys: WorkflowKeys) -> dict[str, Any]:

@@ -253,6 +253,9 @@ class TriggerKeys(_Keys):
     watch: Annotated[list[WatchKeys], one_or_more] = Field(default_factory=list)
     webhook: WebhookKeys | None = None
     chat: ChatKeys | None = None
+    mcp: bool | None = Field(
+        default=None, description="whether clients of the MCP server may start it as a tool"
+    )
 
 
 _NAMED_BY: Final = {

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent.models.protocol import clean
 from agent.models.response_parsing import to_plain_json
-from agent.steps.agent.tool import AgentTool, CoroutineRun, ToolRun, ToolSnapshot
+from agent.steps.agent.tool import AgentTool, ToolContent, ToolRun, ToolSnapshot
+from agent.steps.agent.tools.mcp_calls import Progress, call_tool
 from agent.steps.agent.tools.mcp_sessions import Sessions, is_lost, tools_of
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import McpTool
@@ -97,10 +98,7 @@ def make_tool(
     """Return one tool of a server."""
 
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
-        async def perform(call: Call) -> Json:
-            return await _use(sessions, server, tool.name, arguments)
-
-        return CoroutineRun(perform)
+        return _McpRun(sessions, server, tool.name, arguments, context)
 
     name = f"{owner}_{plain_name(tool.name)}"[:_MAX_NAME]
     return AgentTool(
@@ -108,40 +106,41 @@ def make_tool(
     )
 
 
-async def _use(sessions: Sessions, server: str, name: str, arguments: dict[str, Json]) -> Json:
-    async def call(client: "Client") -> Any:
-        return await client.call_tool(name, arguments)
+class _McpRun(ToolRun):
+    """A use of a tool of a server; one that asks a person is used again with the answers."""
 
-    try:
-        result = await sessions.request(server, call)
-    except Exception as problem:
-        if isinstance(problem, DefiniteFailure) or is_lost(problem):
-            raise
-        # The server answered with an error, which is for the model.
-        text = f"MCP server {server} answered with an error: {problem}"
-        raise DefiniteFailure(text, may_retry=False) from problem
-    text = _text(result)
-    if result.is_error:
-        raise DefiniteFailure(text, may_retry=False)
-    return text
+    def __init__(
+        self,
+        sessions: Sessions,
+        server: str,
+        name: str,
+        arguments: dict[str, Json],
+        context: StepContext,
+    ) -> None:
+        self._sessions = sessions
+        self._server = server
+        self._name = name
+        self._arguments = arguments
+        self._context = context
 
+    async def perform(self, call: Call) -> Json | ToolContent:
+        """Call the tool."""
+        elicitations = self._sessions.elicitations(self._server)
+        progress = Progress(self._context, f"{self._server}.{self._name}")
 
-def _text(result: Any) -> str:
-    """Return a tool's result as text; parts that are not text are only named."""
-    parts = [_part(part) for part in result.content]
-    if not parts and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
-    return "\n".join(parts)
+        async def send(client: "Client") -> ToolContent:
+            return await call_tool(
+                client, elicitations, progress, self._name, self._arguments, self.answers
+            )
 
-
-def _part(part: Any) -> str:
-    if part.type == "text":
-        return str(part.text)
-    if part.type == "resource" and hasattr(part.resource, "text"):
-        return str(part.resource.text)
-    if part.type == "resource_link":
-        return f"[a link to {part.uri}]"
-    return f"[{part.type}: it cannot be shown as text]"
+        try:
+            return await self._sessions.request(self._server, send)
+        except Exception as problem:
+            if isinstance(problem, DefiniteFailure) or is_lost(problem):
+                raise
+            # The server answered with an error, which is for the model.
+            text = f"MCP server {self._server} answered with an error: {problem}"
+            raise DefiniteFailure(text, may_retry=False) from problem
 
 
 def _bad(text: str) -> DefiniteFailure:

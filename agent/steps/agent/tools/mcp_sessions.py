@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.config.models import McpSettings
 from agent.models.protocol import clean
+from agent.steps.agent.tools.mcp_calls import Elicitations
+from agent.steps.agent.tools.url_allow_list import may_visit
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import references
 from agent.steps.process.environment import environment_of
@@ -57,12 +59,18 @@ class Sessions:
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self._open: dict[str, _Session] = {}
+        self._elicitations: dict[str, Elicitations] = {}
+
+    def elicitations(self, server: str) -> Elicitations:
+        """Return where a server's questions to a person go."""
+        return self._elicitations.setdefault(server, Elicitations())
 
     async def request(self, server: str, send: "Callable[[Client], Awaitable[T]]") -> T:
         """Send a request; raise `DefiniteFailure` if the server was not reached, `LostError` if lost."""
         session = self._open.get(server)
         if session is None or session.is_over:
-            session = self._open[server] = _Session(server, self._context)
+            elicitations = self.elicitations(server)
+            session = self._open[server] = _Session(server, self._context, elicitations)
         try:
             return await session.request(send)
         except BaseException:
@@ -84,9 +92,10 @@ class Sessions:
 
 
 class _Session:
-    def __init__(self, name: str, context: StepContext) -> None:
+    def __init__(self, name: str, context: StepContext, elicitations: Elicitations) -> None:
         self._name = name
         self._context = context
+        self._elicitations = elicitations
         self._closing = asyncio.Event()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self.is_well = True
@@ -148,7 +157,7 @@ class _Session:
 
         async with (
             _transport(self._name, self._context) as transport,
-            Client(transport, cache=None) as client,
+            Client(transport, cache=None, elicitation_callback=self._elicitations) as client,
         ):
             _accept_any_result(client)
             self._client.set_result(client)
@@ -176,6 +185,10 @@ async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transpor
     values: dict[str, Any] = {"env": settings.env, "headers": settings.headers}
     values = await context.secrets.read(values, frozenset(references(values)))
     if settings.url:
+        if may_visit(settings.url, list(context.services.limits.own_urls)):
+            # The token in its headers may have the right to answer questions, which no model has.
+            text = f"MCP server {name} is this agent itself: use the tool `engine` instead"
+            raise DefiniteFailure(text, code="bad_config", kind="input", may_retry=False)
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 

@@ -1,0 +1,146 @@
+"""`agent mcp`: the tools of this agent for a client that starts this program."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import invocation, session
+
+if TYPE_CHECKING:
+    from agent.approvals.permission import Principal
+    from agent.daemon.workflow_sync import WorkflowSync
+    from agent.store.db.database import Database
+
+_SYNC_SECONDS = 2.0
+_SCOPES = ("read", "operate", "approve")
+
+
+def mcp(
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            help="What its tools may do: read, operate (default), approve, or work:QUEUE with --server;"
+            " may be repeated.",
+        ),
+    ] = None,
+    *,
+    allow_answers: Annotated[
+        bool,
+        typer.Option("--allow-answers", help="Let the client answer questions: adds approve."),
+    ] = False,
+) -> None:
+    """Serve tools for MCP clients, such as coding agents."""
+    from agent.cli.errors import CommandError
+    from agent.mcp import sdk
+
+    principal = _principal([*(scope or ["operate"]), *(["approve"] if allow_answers else [])])
+    try:
+        sdk.load()
+    except sdk.MissingSdkError as error:
+        raise CommandError(str(error)) from None
+    # A thread waits for standard input, which Python's own handler would let finish.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    url = invocation.server_url()
+    asyncio.run(_serve_remote(url, principal) if url else _serve_local(principal))
+
+
+def _principal(names: list[str]) -> "Principal":
+    """Return the caller that the client is: of this machine, with the chosen scopes."""
+    from agent.approvals.permission import Principal
+    from agent.cli.errors import CommandError
+    from agent.core.scopes import implied, is_work_scope, work_scopes
+    from agent.mcp.api_calls import CHANNEL
+
+    for name in names:
+        if name not in _SCOPES and not is_work_scope(name):
+            raise CommandError(f"--scope {name}: choose {', '.join(_SCOPES)} or work:QUEUE")
+    if "approve" in names:
+        session.require_person("answer questions")
+    queues = work_scopes(names)
+    if queues and not invocation.server_url():
+        raise CommandError(
+            "--scope work:QUEUE: work is claimed from a running agent; name it, as in"
+            f" `{invocation.program()} --server http://127.0.0.1:8420 mcp --scope {min(queues)}`"
+        )
+    return Principal(CHANNEL, invocation.user(), implied(names), queues=queues)
+
+
+async def _serve_remote(url: str, principal: "Principal") -> None:
+    """Serve the tools of the agent at an address; its token decides what they may do as well."""
+    from agent.cli.client.address import remote_agent
+    from agent.cli.output import terminal
+    from agent.mcp import local_routes, stdio
+    from agent.mcp.api_calls import at_address
+    from agent.server.openapi import describe
+
+    base, token, is_here = remote_agent(url, session.any_settings(), terminal.note)
+    description = describe(local_routes.described_routes())
+    await stdio.serve(at_address(base, token, principal, is_here=is_here), description)
+
+
+async def _serve_local(principal: "Principal") -> None:
+    """Serve the tools of the agent whose database the configuration names."""
+    from agent import bootstrap
+    from agent.cli import private_files
+    from agent.cli.output import terminal
+    from agent.core import audit
+    from agent.daemon.workflow_sync import WorkflowSync
+    from agent.mcp import local_routes, stdio
+    from agent.mcp.api_calls import in_process
+    from agent.server.grants import TokenGrant
+    from agent.server.openapi import describe
+
+    settings = session.settings()
+    private_files.require(settings, terminal.note)
+    if line := bootstrap.describe_new_database(settings):
+        terminal.note(line)
+    database = bootstrap.open_database(settings, create=True)
+    audit.configure(settings.home)
+    worker = bootstrap.build_worker(settings, database)
+    sync = WorkflowSync(settings)
+    await asyncio.to_thread(_sync, sync, database)
+    routes, close = local_routes.open_routes(settings, database, worker)
+    api = in_process(routes, TokenGrant(principal.identity, principal.scopes, ""), None)
+    api.notice = _notice(database)
+    syncing = asyncio.create_task(_keep_synced(sync, database))
+    try:
+        await stdio.serve(api, describe(routes))
+    finally:
+        syncing.cancel()
+        with suppress(asyncio.CancelledError):
+            await syncing
+        close()
+
+
+async def _keep_synced(sync: "WorkflowSync", database: "Database") -> None:
+    while True:
+        await asyncio.sleep(_SYNC_SECONDS)
+        await asyncio.to_thread(_sync, sync, database)
+
+
+def _sync(sync: "WorkflowSync", database: "Database") -> None:
+    """Record changed workflow files, unless a daemon does."""
+    from agent import bootstrap
+    from agent.store.db.database import StoreError
+
+    # The next one tries again.
+    with suppress(StoreError):
+        if bootstrap.holder_of(database) is None:
+            sync.sync(database)
+
+
+def _notice(database: "Database") -> Callable[[], str | None]:
+    """Return a function that says where nothing runs tasks."""
+    from agent import bootstrap
+
+    def notice() -> str | None:
+        if bootstrap.holder_of(database) is not None:
+            return None
+        return f"no agent is running: `{invocation.program()} up` runs its tasks"
+
+    return notice
