@@ -59,11 +59,6 @@ def settings() -> "Settings":
     return _load()
 
 
-def any_settings() -> "Settings":
-    """Read the configuration, also for a remote agent."""
-    return _load()
-
-
 def database() -> "Database":
     """Return the local database; raise `StoreError` where there is none yet."""
     from agent import bootstrap

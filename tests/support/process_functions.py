@@ -25,6 +25,7 @@ def uses_context(n: int, ctx: Any) -> Any:
         "attempt": ctx.attempt,
         "checkpoint": ctx.checkpoint,
         "version": ctx.state.set("seen", n),
+        "snapshot": ctx.snapshot({"n": n}, "halfway"),
         "process": os.getpid(),
     }
 
@@ -36,7 +37,8 @@ async def uses_context_on_a_loop(n: int, ctx: Any) -> Any:
         "pay", {"n": n}, lambda call: {"paid": n, "has_key": len(call.remote_key) == 64}
     )
     await ctx.state.set("seen", n)
-    return {"answer": answer, "process": os.getpid()}
+    snapshot = await ctx.snapshot({"n": n})
+    return {"answer": answer, "snapshot": snapshot, "process": os.getpid()}
 
 
 def name_of_process() -> int:

@@ -90,10 +90,11 @@ def _seconds(option: str, text: str) -> float:
 def _address() -> tuple[str, str]:
     """Return the agent's address and a token: claims need its HTTP API, also on this machine."""
     from agent.cli.client import address
+    from agent.cli.output import terminal
 
     if (given := invocation.server_url()) is not None:
-        url, is_here = address.checked(given)
-        return url, address.token(session.any_settings(), is_here=is_here)
+        url, token, _ = address.remote_agent(given, session.any_settings(), terminal.note)
+        return url, token
     settings = session.settings()
     return _local_address(settings), address.token(settings, is_here=True)
 

@@ -91,6 +91,9 @@ class ContextServer:
     async def _save(self, _: int, value: Json) -> None:
         await self._context.save(value)
 
+    async def _snapshot(self, _: int, value: Json, label: str | None) -> str:
+        return await self._context.snapshot(value, label)
+
     async def _state(
         self, _: int, operation: str, arguments: list[Json], *, is_version: bool = False
     ) -> Json:

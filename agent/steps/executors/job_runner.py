@@ -33,6 +33,7 @@ from agent.steps.types.attempt_input import AttemptInput, Signals
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Failed, Json, Outcome, Paused, Retry, StepError, Succeeded
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 
 log = structlog.get_logger(__name__)
@@ -65,9 +66,12 @@ class JobJournal:
         """Accept a large request: it is part of the specification."""
         return None
 
-    async def operate(self, _: AttemptInput, intent: Intent, operation: StateOperation) -> Json:
-        """Refuse `ctx.state`."""
-        raise _not_here("ctx.state")
+    async def operate(
+        self, _: AttemptInput, intent: Intent, operation: StateOperation | SnapshotOperation
+    ) -> Json:
+        """Refuse `ctx.state` and `ctx.snapshot`."""
+        is_snapshot = isinstance(operation, SnapshotOperation)
+        raise _not_here("ctx.snapshot" if is_snapshot else "ctx.state")
 
     def resolve(self, _: AttemptInput, result: CallResult) -> None:
         """Leave it to the agent, which resolves the call by the job's status."""

@@ -196,6 +196,11 @@ class BlockingWorkerContext(WorkerFacts):
         encode(value, "checkpoint")
         self.link.ask("save", value=value)
 
+    def snapshot(self, value: Json, label: str | None = None) -> str:
+        """Append a value to the context of the task; return the snapshot's id."""
+        encode(value, "the snapshot")
+        return str(self.link.ask("snapshot", value=value, label=label))
+
     def call(
         self,
         action: str,
@@ -242,6 +247,14 @@ class AsyncWorkerContext(WorkerFacts):
         """Make a checkpoint durable. The attempt ends here if the task is being paused."""
         encode(value, "checkpoint")
         await asyncio.to_thread(lambda: self.link.ask("save", value=value))
+
+    async def snapshot(self, value: Json, label: str | None = None) -> str:
+        """Append a value to the context of the task; return the snapshot's id."""
+        encode(value, "the snapshot")
+        answer = await asyncio.to_thread(
+            lambda: self.link.ask("snapshot", value=value, label=label)
+        )
+        return str(answer)
 
     async def call(
         self,

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from agent.core.tracebacks import user_traceback
 from agent.steps.attempt import containment
 from agent.steps.attempt.captured_output import captured, capturing
-from agent.steps.attempt.tracebacks import user_traceback
 from agent.steps.executors import messages
 from agent.steps.executors.messages import Message
 from agent.steps.executors.worker_context import AsyncWorkerContext, BlockingWorkerContext, Link

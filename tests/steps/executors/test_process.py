@@ -56,7 +56,7 @@ def ended(trial: Trial, *attempts: int) -> list[Outcome]:
 
 
 def test_the_context_works_across_the_process(process: Make) -> None:
-    """Calls, checkpoints, state, facts and the log are those of the attempt; both kinds of functions."""
+    """Calls, checkpoints, state, snapshots, facts and the log are those of the attempt; both kinds of functions."""
 
     async def main() -> None:
         trial = process("uses_context", {"n": 2})
@@ -68,14 +68,16 @@ def test_the_context_works_across_the_process(process: Make) -> None:
             assert first["step"] == "it" and first["attempt"] == 1
             assert first["checkpoint"] == {"page": 1}
             assert trial.journal.checkpoints == [{"page": 1}]
-            assert trial.journal.statuses == [CallStatus.SUCCEEDED, CallStatus.SUCCEEDED]
+            assert first["snapshot"] == "snapshot:3"
+            assert trial.journal.statuses == [CallStatus.SUCCEEDED] * 3
             assert "printed" in trial.journal.log_text
             assert "WARNING process_functions: logged" in trial.journal.log_text
             other = process("uses_context_on_a_loop", {"n": 2})
             other.services.resources = trial.services.resources
             outcome = await other.attempt()
-            assert other.journal.statuses == [CallStatus.SUCCEEDED, CallStatus.SUCCEEDED]
+            assert other.journal.statuses == [CallStatus.SUCCEEDED] * 3
             assert isinstance(outcome, Succeeded), outcome
+            assert outcome.output["snapshot"] == "snapshot:3"
             assert outcome.output["answer"] == {"paid": 2, "has_key": True}
             assert outcome.output["process"] == first["process"] != os.getpid()
         finally:
