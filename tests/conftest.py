@@ -156,7 +156,8 @@ def database(request: pytest.FixtureRequest) -> Database:
 def _fresh_postgres(postgres_server: str, template: str) -> Iterator[str]:
     name = f"t_{uuid4().hex}"
     with psycopg.connect(postgres_server, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # A copy of files takes half the time of one through the server's log.
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     yield _sibling(postgres_server, name)
     with psycopg.connect(postgres_server, autocommit=True) as server:
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -39,7 +39,17 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     python = environment / "bin" / "python"
     subprocess.run(
-        [*pip, "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)],
+        [
+            *pip,
+            "--python",
+            str(python),
+            "install",
+            "-q",
+            "--no-compile",
+            "--no-deps",
+            "--no-index",
+            str(wheel),
+        ],
         check=True,
     )
     (site,) = environment.glob("lib/python*/site-packages")

@@ -1,4 +1,4 @@
-"""A short siege on both databases; `make siege` is the long one."""
+"""A short siege; `make siege` is the long one."""
 
 import copy
 import sys
@@ -9,8 +9,13 @@ import pytest
 from tests.siege.campaign import Size, besiege
 from tests.siege.judging import violations
 from tests.siege.planting import plant
+from tests.support.effort import short_or_full
 
 SEED = 4
+_ON_POSTGRES = ("postgres", 3, Size(tasks=3, workers=1))
+_ON_SQLITE = ("sqlite", 2, Size(tasks=2, workers=0))
+# In short form agents on SQLite are killed by `tests/crash/test_processes.py` alone.
+SIEGES = short_or_full([_ON_POSTGRES], [_ON_SQLITE, _ON_POSTGRES])
 
 
 @pytest.mark.process
@@ -20,11 +25,10 @@ def test_a_short_siege_breaks_no_promise() -> None:
     """Real agents under a few faults keep every promise, as seen from outside."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         sieges = [
-            pool.submit(besiege, "sqlite", 2, SEED, size=Size(tasks=2, workers=0)),
-            pool.submit(besiege, "postgres", 3, SEED, size=Size(tasks=3, workers=1)),
+            pool.submit(besiege, kind, faults, SEED, size=size) for kind, faults, size in SIEGES
         ]
         results = [siege.result() for siege in sieges]
-    for result, faults in zip(results, (2, 3), strict=True):
+    for result, (_, faults, _) in zip(results, SIEGES, strict=True):
         assert result.violations == [], (result.database, result.directory)
         assert sum(result.faults.values()) == faults
         assert len(result.record.tickets) >= 2
