@@ -89,10 +89,7 @@ def test_the_wheel_works_outside_of_the_clone(environment: Path, tmp_path: Path)
     examples = {
         each["name"] for each in json.loads(_run(environment, tmp_path, "examples", "--json"))
     }
-    assert examples == {
-        path.stem
-        for path in [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples/watch").glob("*.yaml")]
-    }
+    assert examples == {path.stem for path in (ROOT / "examples").rglob("*.yaml")}
     schema = json.loads(_run(environment, tmp_path, "schema"))
     assert json.loads((tmp_path / "workflow.schema.json").read_text()) == schema
     assert (
