@@ -208,8 +208,9 @@ def test_steps_wait_for_a_process_and_their_time_begins_afterwards(process: Make
         second.services = trial.services
         try:
             outcomes = await asyncio.gather(trial.attempt(), second.attempt())
-            assert all(isinstance(each, Succeeded) for each in outcomes), outcomes
-            assert outcomes[0].output == outcomes[1].output
+            first, last = outcomes
+            assert isinstance(first, Succeeded) and isinstance(last, Succeeded), outcomes
+            assert first.output == last.output
         finally:
             await trial.services.aclose()
 
