@@ -240,3 +240,12 @@ def test_a_process_ends_with_its_agent(process: Make) -> None:
         await trial.services.aclose()
 
     run(main())
+
+
+def test_an_unknown_executor_fails_the_step(process: Make) -> None:
+    """A step is never run elsewhere than it says."""
+    trial = process("name_of_process")
+    trial.step.executor["name"] = "cloud"  # type: ignore[index]
+    outcome = ended(trial)[0]
+    assert isinstance(outcome, Failed)
+    assert outcome.error.message == "there is no executor 'cloud'"
