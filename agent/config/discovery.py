@@ -25,8 +25,8 @@ DEFAULT_DATABASE: Final = Path("data", "agent.db")
 SECTIONS: Final = frozenset(
     [
         *("agent", "approvals", "artifacts", "backup", "budget", "channels", "database", "disk"),
-        *("engine", "http", "llm", "log", "mail", "mcp", "models", "notify", "prune", "secrets"),
-        *("server", "shell", "steps", "telemetry", "workflows"),
+        *("engine", "executors", "http", "llm", "log", "mail", "mcp", "models", "notify", "prune"),
+        *("secrets", "server", "shell", "steps", "telemetry", "workflows"),
     ]
 )
 """The sections of a configuration: they distinguish ours from other files. A test compares them with

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from agent.config.models import Section
 
-Word = Annotated[str, Field(min_length=1)]
+Word = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A word without quotes: a list of words may also come from a variable of the environment."""
 
 
 class ProcessSettings(Section):

@@ -121,7 +121,7 @@ class Step(CheckedRecord):
     @property
     def runs_elsewhere(self) -> bool:
         """Whether its code runs outside of the worker's own process, which it cannot crash then."""
-        return self.executor is not None and self.executor["name"] != "local"
+        return self.executor is not None and self.executor.get("name") != "local"
 
     @cached_property
     def has_templates(self) -> bool:

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from agent.config.executors import ExecutorSettings
 from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.services import Limits
+from agent.steps.executors.registry import Executors
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, Outcome, Retry, StepError, Succeeded
+from agent.store.artifacts.blobs import BlobStores
 from agent.store.db.database import Database
 from agent.tasks import checker
 from agent.tasks.commit.batch import Batch, CommitResult, Completion
@@ -214,6 +217,9 @@ class Engine(Reader):
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.worker = Worker(self.database, self.settings, limits=self.limits, models=self.models)
+        self.worker.services.executors = Executors(
+            "local", ExecutorSettings(), "/nonexistent/jobs", BlobStores, ""
+        )
         self.tail = EventTail(self.database)
         self.tail.subscribe(self.delivered_events.extend)
         self.worker.commit_listeners.append(self.tail.wake)

@@ -12,8 +12,8 @@ The runner asks `Executors.open` for an `Execution` of one attempt, waits for it
 - `ray`, `dask`: the same objects; an actor or a task of the cluster is the job.
 
 Invariants. The intent of a job is recorded before it is launched, and its row in the ledger names the
-job's objects. Whoever creates the write-once object `begun` decides: a job begins only if it created it,
-and an agent that created it knows that the job can never begin. A job writes its output before its final
+job's objects. The process that creates the write-once object `begun` decides: a job begins only if it created
+it, and an agent that created it knows that the job can never begin. A job writes its output before its final
 status. It is lost when its status does not change for the heartbeat's time on the agent's monotonic clock.
 It imports `kinds` and what is below, and not the `agent` kind.
 """

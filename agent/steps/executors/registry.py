@@ -13,6 +13,7 @@ from agent.steps.executors.launcher import Launcher
 from agent.steps.executors.process import PythonExecution, ShellExecution
 from agent.steps.executors.ray import RayLauncher
 from agent.steps.executors.remote import JobStore, RemoteExecution
+from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ class Executors:
     ) -> Execution | None:
         """Return what runs an attempt; None where the kind itself does, in this process."""
         options: dict[str, Any] = dict(executor or {"name": self._default})
-        name = options.pop("name")
+        name = options.pop("name", None)
         match name:
+            case "local":
+                return None
             case "process" if kind == "python":
                 return PythonExecution(self._settings.process, options, services)
             case "process":
@@ -58,7 +61,10 @@ class Executors:
                 return RemoteExecution(
                     name, kind, options, launcher, self._settings.job, self._store()
                 )
-        return None
+        # The language refuses it; a graph of a later version, or one as JSON, may have it.
+        raise DefiniteFailure(
+            f"there is no executor {name!r}", code="no_executor", kind="input", may_retry=False
+        )
 
     def _launcher(self, name: str, services: Services) -> Launcher:
         """Return the launcher of this name; it is made at its first use."""

@@ -92,3 +92,13 @@ def names_below(address: str, options: Options | None = None) -> list[str]:
         return sorted(each.rstrip("/").rpartition("/")[2] for each in files.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def remove(address: str, options: Options | None = None) -> None:
+    """Remove an object; one that does not exist is no error."""
+    with suppress(FileNotFoundError):
+        if "://" not in address:
+            Path(address).unlink()
+        else:
+            files, path = files_of(address, options)
+            files.rm_file(path)

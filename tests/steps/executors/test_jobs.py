@@ -180,7 +180,7 @@ def test_a_job_that_has_begun_does_not_begin_again(
 def test_the_output_is_written_before_the_final_status(
     shell: Callable[..., Launching], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads that a job succeeded finds its output."""
+    """An agent that reads that a job succeeded finds its output."""
     trial, launcher = shell()
     written: list[str] = []
     write = store_objects.write

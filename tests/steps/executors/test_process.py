@@ -210,8 +210,9 @@ def test_steps_wait_for_a_process_and_their_time_begins_afterwards(process: Make
         second.services = trial.services
         try:
             outcomes = await asyncio.gather(trial.attempt(), second.attempt())
-            assert all(isinstance(each, Succeeded) for each in outcomes), outcomes
-            assert outcomes[0].output == outcomes[1].output
+            first, last = outcomes
+            assert isinstance(first, Succeeded) and isinstance(last, Succeeded), outcomes
+            assert first.output == last.output
         finally:
             await trial.services.aclose()
 
@@ -241,3 +242,12 @@ def test_a_process_ends_with_its_agent(process: Make) -> None:
         await trial.services.aclose()
 
     run(main())
+
+
+def test_an_unknown_executor_fails_the_step(process: Make) -> None:
+    """A step is never run elsewhere than it says."""
+    trial = process("name_of_process")
+    trial.step.executor["name"] = "cloud"  # type: ignore[index]
+    outcome = ended(trial)[0]
+    assert isinstance(outcome, Failed)
+    assert outcome.error.message == "there is no executor 'cloud'"
