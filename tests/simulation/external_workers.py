@@ -95,7 +95,7 @@ class ExternalWorld:
         asked = machine.loop.time()
         result: ClaimResult | None = await self._send(lambda daemon: daemon.claim(claim, 1.0))
         if word == "again" and result is not None and result.leased:
-            # The answer was lost: the same lease comes again, whoever answers.
+            # The answer was lost: the same lease comes again, of any daemon.
             lost = result.leased[0].row
             repeated = WorkClaim(queues, name, client_token=token)
             result = await self._send(lambda daemon: daemon.claim(repeated, 0.0))

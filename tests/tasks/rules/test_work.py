@@ -304,7 +304,7 @@ def test_a_canceled_task_withdraws_its_work(bench: WorkBench) -> None:
 
 
 def test_the_failure_of_another_step_withdraws_work(bench: WorkBench) -> None:
-    """With `fail_fast` the step is skipped, and its worker is told to stop."""
+    """With `fail_fast` the step is skipped, and its worker learns of it."""
     task = bench.hand.start(graph(worker_step(), step("other")))
     bench.offer()
     lease = bench.claim()
@@ -314,7 +314,7 @@ def test_the_failure_of_another_step_withdraws_work(bench: WorkBench) -> None:
 
 
 def test_a_paused_task_keeps_its_lease_and_gives_out_no_work(bench: WorkBench) -> None:
-    """The worker is told; what it releases returns to the queue under the same attempt."""
+    """The worker learns of it; what it releases returns to the queue under the same attempt."""
     task = bench.hand.start(graph(worker_step(), worker_step("x")))
     bench.offer()
     lease = bench.claim(must_start=True)
