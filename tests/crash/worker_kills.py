@@ -27,7 +27,6 @@ from tests.support.fork_server import ForkedProcess, ForkServer
 WORKERS = 8
 LEASE_SECONDS = 3
 PAUSE_SECONDS = 0.015
-_CROWD = 6
 _SETTINGS = {
     "AGENT_ENGINE__LEASE_SECONDS": "3",
     "AGENT_STEPS__SEND_WINDOW_SECONDS": "1",
@@ -71,8 +70,9 @@ class Kills:
 class Round:
     """One database, its agent and its external workers, from the first task to the last."""
 
-    def __init__(self, those: Agents, port: int, seed: str) -> None:
+    def __init__(self, those: Agents, port: int, seed: str, crowd: int) -> None:
         self._those = those
+        self._crowd = crowd
         self._server = f"http://127.0.0.1:{port}"
         self._chance = random.Random(seed)
         self._diary = those.directory / "diary"
@@ -163,7 +163,7 @@ class Round:
     def _keep_busy(self) -> None:
         self._those.are_ended([])
         ((count,),) = self._those.rows("SELECT count(*) FROM tasks WHERE ended_at IS NULL")
-        for _ in range(_CROWD - count):
+        for _ in range(self._crowd - count):
             self._task_ids.append(self._those.submit(self._errand))
 
     def _wait_for_moment(self) -> None:
@@ -206,15 +206,15 @@ class Round:
 
 @contextmanager
 def round_of(
-    directory: Path, url: str, seed: str, fork_server: ForkServer | None = None
+    directory: Path, url: str, seed: str, fork_server: ForkServer | None = None, *, crowd: int = 6
 ) -> Iterator[Round]:
-    """Yield a round; none of its processes is left running afterwards."""
+    """Yield a round with so many open tasks; none of its processes is left running afterwards."""
     port = _free_port()
     settings = {**_SETTINGS, "AGENT_SERVER__PORT": str(port)}
     with agents(
         directory, url, settings, fork_server=fork_server, pause_seconds=PAUSE_SECONDS
     ) as those:
-        current = Round(those, port, seed)
+        current = Round(those, port, seed, crowd)
         try:
             yield current
         finally:
