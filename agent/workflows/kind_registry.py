@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from agent.workflows.graph import OnUnknown
 
-PLANNED: Final = ("llm", "agent", "approval", "input", "worker")
+PLANNED: Final = ("llm", "agent", "approval", "input")
 """Kinds of the language: one that is not registered gets another message than a spelling mistake."""
 
 

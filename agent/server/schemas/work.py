@@ -126,7 +126,7 @@ class FailingWork(RequestDocument):
         default=None,
         ge=0,
         le=86_400,
-        description="At least so many seconds until the next attempt.",
+        description="At least this many seconds until the next attempt.",
     )
     claim: ClaimingNext | None = None
 
