@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 
-import agent
-
 
 def user_traceback(problem: BaseException) -> str:
     """Return an exception's traceback without the engine's frames, whatever its methods do."""
@@ -53,7 +51,7 @@ def _is_below(frame: FrameSummary, directory: str) -> bool:
 
 @cache
 def _engine() -> str:
-    return f"{Path(agent.__file__).parent}/"
+    return f"{Path(__file__).parent.parent}/"
 
 
 @cache

@@ -86,7 +86,7 @@ class Worker:
         """Work until SIGTERM, SIGINT or `stop`; then let the handlers finish, and return.
 
         `limit` ends it after this many claims, `until_empty` when no work waits. Handlers get
-        `grace_seconds` after the signal, and `end_seconds` more once they were told to end; a second
+        `grace_seconds` after the signal, and `end_seconds` more once they must end; a second
         signal ends the program at once.
         """
         has_async = any(map(handlers.is_async, self._handlers.values()))
@@ -211,6 +211,7 @@ class Worker:
             if outcome is None:
                 return None
             claim = self._next_claim() if outcome.verb in _ENDS else None
+            sent_at = self._clock.monotonic()
             if claim is not None:
                 outcome = Outcome(outcome.verb, {**outcome.document, "claim": claim})
             delivery = deliver(self._connection, lease, outcome, self._wait_to_deliver)
@@ -220,7 +221,13 @@ class Worker:
             self._heartbeats.remove(lease)
             with self._slots:
                 self._leases.discard(lease)
-        return None if claim is None else self._next_lease(claim, delivery.answer.get("work"))
+        if claim is None:
+            return None
+        following = self._next_lease(claim, delivery.answer.get("work"))
+        if following is not None and self._clock.monotonic() - sent_at >= following.seconds:
+            # It may have expired meanwhile: ask before it begins.
+            following.document["state"] = "leased"
+        return following
 
     def _next_claim(self) -> Document | None:
         """Return a claim that the end of a lease carries; None if no more work is wanted."""
@@ -247,12 +254,22 @@ class Worker:
             if self._stop.is_set():
                 return Outcome("release", {"reason": STOPPING})
             try:
-                # Nothing may happen before the agent has recorded that it begins.
-                lease.call("running", {})
+                self._start(lease)
             except QueueError as problem:
                 log.warning("%s does not begin: %s", lease.describe(), problem)
                 return None
         return outcome_of(lease, lambda: execution.call(function, lease, self._loop))
+
+    def _start(self, lease: Lease) -> None:
+        """Let the agent record that the work begins: nothing may happen before.
+
+        An answer that took a whole lease says nothing about now, and is asked for again.
+        """
+        is_late = True
+        while is_late:
+            sent_at = self._clock.monotonic()
+            lease.call("running", {})
+            is_late = self._clock.monotonic() - sent_at >= lease.seconds
 
     def _finish(self) -> None:
         """Wait for the handlers: without end if no more is claimed, for the grace time if stopped."""

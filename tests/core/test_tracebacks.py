@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from agent.steps.attempt import containment
 from agent.core.tracebacks import user_traceback
+from agent.steps.attempt import containment
 
 
 def _raised(function: object) -> BaseException:

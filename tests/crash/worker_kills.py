@@ -208,7 +208,7 @@ class Round:
 def round_of(
     directory: Path, url: str, seed: str, fork_server: ForkServer | None = None, *, crowd: int = 6
 ) -> Iterator[Round]:
-    """Yield a round with so many open tasks; none of its processes is left running afterwards."""
+    """Yield a round with this number of open tasks; none of its processes is left running afterwards."""
     port = _free_port()
     settings = {**_SETTINGS, "AGENT_SERVER__PORT": str(port)}
     with agents(

@@ -50,7 +50,7 @@ def test_a_lost_answer_is_asked_for_again(bench: QueueBench, proxy: LossyProxy, 
 
 
 def test_a_cancelled_step_ends_its_handler(bench: QueueBench) -> None:
-    """A function that waits is told; a coroutine is cancelled and may clean up."""
+    """A function that waits notices; a coroutine is cancelled and may clean up."""
     began, told, cleaned = threading.Event(), threading.Event(), threading.Event()
 
     @handler("cancelled-function")

@@ -8,7 +8,7 @@ from tests.support.server import PATIENCE_SECONDS
 
 
 class LossyProxy:
-    """Passes requests on to an agent, and closes the connection instead of an answer where it is told to."""
+    """Passes requests on to an agent, and closes the connection instead of an answer where a test wants it."""
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
