@@ -93,10 +93,21 @@ class Round:
             self.kills.counts["agents"] += 1
             self._daemon = self._start_daemon()
         else:
-            number = self._chance.randrange(WORKERS)
+            number = self._victim()
             self._kill(self._workers[number])
             self.kills.counts["workers"] += 1
             self._workers[number] = self._start_worker()
+
+    def _victim(self) -> int:
+        """Return the number of a worker: one whose handler runs, in most cases."""
+        running: set[int] = set()
+        for line in self._diary.read_text(encoding="utf-8").splitlines():
+            what, _, process_id, _ = line.split()
+            (running.add if what == "begin" else running.discard)(int(process_id))
+        busy = [number for number, each in enumerate(self._workers) if each.pid in running]
+        if busy and self._chance.random() < 0.8:
+            return self._chance.choice(busy)
+        return self._chance.randrange(WORKERS)
 
     def check(self) -> None:
         """Run the checker on the database as it is now."""
@@ -144,11 +155,11 @@ class Round:
         begun: dict[str, list[tuple[float, int]]] = {}
         ended: dict[tuple[str, int], list[float]] = {}
         for line in self._diary.read_text(encoding="utf-8").splitlines():
-            what, work, pid, at = line.split()
+            what, work, process_id, at = line.split()
             if what == "begin":
-                begun.setdefault(work, []).append((float(at), int(pid)))
+                begun.setdefault(work, []).append((float(at), int(process_id)))
             else:
-                ended.setdefault((work, int(pid)), []).append(float(at))
+                ended.setdefault((work, int(process_id)), []).append(float(at))
         found: list[str] = []
         for work, runs in begun.items():
             for (start, pid), (following, other) in zip(
@@ -170,7 +181,7 @@ class Round:
         """Wait for an effect, in half of all cases, or for any moment."""
         if self._chance.random() < 0.5:
             record = self._those.world.record
-            size, give_up = record.stat().st_size, time.monotonic() + 1
+            size, give_up = record.stat().st_size, time.monotonic() + 3
             while record.stat().st_size == size and time.monotonic() < give_up:
                 time.sleep(0.001)
         else:

@@ -74,4 +74,5 @@ def _read(stream: Any) -> bytes | None:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
             length = int(value)
-    return head + stream.read(length)
+    body: bytes = stream.read(length)
+    return head + body

@@ -70,13 +70,22 @@ async def _with_next(
     """Answer the end of a lease, and the claim of the next work: both are parts of one commit."""
     if following is None:
         return answer(await ending)
-    claiming = _claim(request, following, 0.0)
-    ended, claimed = await asyncio.gather(ending, claiming, return_exceptions=True)
-    if isinstance(ended, BaseException):
-        raise ended
-    # The lease has ended in any case. The claim can be repeated under its token.
-    work = None if isinstance(claimed, BaseException) else claimed["work"]
+    claiming = asyncio.ensure_future(_next_work(request, following))
+    try:
+        ended = await ending
+    finally:
+        work = await claiming
     return answer({**ended, "work": work})
+
+
+async def _next_work(request: Request, following: ClaimingNext) -> list[Any] | None:
+    """Return the next work; None if the claim failed: the worker repeats it, and gets its error."""
+    try:
+        claimed = await _claim(request, following, 0.0)
+    except Exception:
+        return None
+    work: list[Any] = claimed["work"]
+    return work
 
 
 @routes.route(
