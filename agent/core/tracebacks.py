@@ -10,14 +10,9 @@ from functools import cache
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 
-import agent
-from agent.steps.attempt.containment import RelayedError
-
 
 def user_traceback(problem: BaseException) -> str:
     """Return an exception's traceback without the engine's frames, whatever its methods do."""
-    if isinstance(problem, RelayedError):
-        return problem.step_traceback or f"{problem}\n"
     try:
         formatted = TracebackException.from_exception(problem, compact=True)
         for part in _chain(formatted):
@@ -56,7 +51,7 @@ def _is_below(frame: FrameSummary, directory: str) -> bool:
 
 @cache
 def _engine() -> str:
-    return f"{Path(agent.__file__).parent}/"
+    return f"{Path(__file__).parent.parent}/"
 
 
 @cache

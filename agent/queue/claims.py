@@ -25,30 +25,39 @@ class Claims:
     ) -> None:
         self._connection = connection
         self._request: Document = {"queues": queues, "worker": worker, "lease": lease_seconds}
-        self._unanswered: Document | None = None
-        """The claim whose answer has not come: it may have got leases."""
+        self._unanswered: dict[str, Document] = {}
+        """Claims whose answers have not come, by their tokens: they may have got leases."""
         self._has_answered = False
 
     def claim(self, limit: int, stop: threading.Event, *, is_waiting: bool) -> list[Document]:
         """Return claimed work; nothing if none came within half a minute, or when stopped."""
         wait = _WAIT_SECONDS if is_waiting else 0
+        asked = {**self._request, "limit": min(limit, _MOST_AT_ONCE), "client_token": new_id()}
+        return self.repeat({**asked, "wait": wait}, stop)
+
+    def next_claim(self) -> Document:
+        """Return a claim of one piece of work, to be sent with the end of another.
+
+        The work begins with it: this worker is busy and goes on at once.
+        """
+        return {**self._request, "limit": 1, "start": True, "client_token": new_id()}
+
+    def repeat(self, asked: Document, stop: threading.Event) -> list[Document]:
+        """Send a claim until it is answered; the token makes a repetition return the same leases."""
 
         def notify(problem: UnavailableError, failures: int) -> None:
             # With the longest delay, once in about five minutes.
             if (failures == 1 or failures % 32 == 0) and not stop.is_set():
                 log.warning("no work can be claimed, trying again: %s", problem)
 
-        # The token makes a repetition return the leases of the first.
-        limit = min(limit, _MOST_AT_ONCE)
-        asked = {**self._request, "limit": limit, "wait": wait, "client_token": new_id()}
-        self._unanswered = asked
+        self._unanswered[asked["client_token"]] = asked
         try:
             answer = self._connection.repeat(
-                lambda: self._send(asked, wait), wait=stop.wait, notify=notify
+                lambda: self._send(asked), wait=stop.wait, notify=notify
             )
         except UnavailableError:
             return []
-        self._unanswered = None
+        del self._unanswered[asked["client_token"]]
         found: list[Document] = answer["work"]
         return found
 
@@ -57,28 +66,28 @@ class Claims:
         self._connection.interrupt()
 
     def give_back(self) -> None:
-        """Release what a claim got whose answer did not come, and disconnect."""
-        asked, self._unanswered = self._unanswered, None
-        try:
-            if asked is not None:
-                answer = self._post({**asked, "wait": 0})
+        """Release what claims got whose answers did not come."""
+        while self._unanswered:
+            _, asked = self._unanswered.popitem()
+            try:
+                answer = self._connection.post(
+                    "work/claim", {**asked, "wait": 0}, timeout_seconds=_GIVE_BACK_SECONDS
+                )
                 for work in answer["work"]:
                     self._connection.post(
                         f"work/{work['lease_id']}/release", {"reason": "the worker is stopping"}
                     )
-        except QueueError as problem:
-            log.debug("the last claim stays without an answer: %s", problem)
-        finally:
-            self._connection.close()
+            except QueueError as problem:
+                log.debug("a claim stays without an answer: %s", problem)
 
-    def _post(self, document: Document) -> Any:
-        return self._connection.post("work/claim", document, timeout_seconds=_GIVE_BACK_SECONDS)
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.close()
 
-    def _send(self, document: Document, wait: int) -> Any:
+    def _send(self, document: Document) -> Any:
+        timeout = document.get("wait", 0) + ANSWER_SECONDS
         try:
-            answer = self._connection.post(
-                "work/claim", document, timeout_seconds=wait + ANSWER_SECONDS
-            )
+            answer = self._connection.post("work/claim", document, timeout_seconds=timeout)
         except UnavailableError:
             raise
         except QueueError as problem:

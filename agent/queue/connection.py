@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from agent import __version__
 from agent.core.backoff import Backoff
 from agent.core.ids import random_fraction
 from agent.queue.errors import LeaseLostError, QueueError, UnavailableError
@@ -42,7 +41,7 @@ class Connection:
         self._headers = {
             "Authorization": f"Bearer {_token(token)}",
             "Content-Type": "application/json",
-            "User-Agent": f"agent-queue/{__version__}",
+            "User-Agent": "agent-queue",
         }
         self._proxy = _proxy_for(parts.scheme, self._host, parts.netloc)
         self._idle: deque[http.client.HTTPConnection] = deque()

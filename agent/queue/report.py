@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.queue import outcome as outcomes
@@ -17,13 +18,19 @@ _BAD_CONTENT: Final = (None, 400, 413, 422)
 """Statuses that speak of the content; None: it is not JSON and was not sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a report."""
+
+    is_settled: bool
+    """Whether the agent has it, or certainly refuses it."""
+    answer: Document = field(default_factory=dict)
+
+
 def deliver(
     connection: Connection, lease: Lease, outcome: Outcome, wait: Callable[[float], bool]
-) -> bool:
-    """Report an outcome; return False if it was given up before the agent answered.
-
-    `wait` sleeps between two tries, and returns True to give up.
-    """
+) -> Delivery:
+    """Report an outcome until the agent has it; `wait` sleeps between tries, and returns True to give up."""
 
     def notify(problem: UnavailableError, failures: int) -> None:
         if failures == 1 or failures % 32 == 0:
@@ -36,18 +43,18 @@ def deliver(
     except LeaseLostError as problem:
         if outcome.verb != "release":
             log.warning("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), problem)
-        return True
+        return Delivery(is_settled=True)
     except UnavailableError as problem:
         log.error("%s of %s was not delivered: %s", outcome.verb, lease.describe(), problem)
-        return False
+        return Delivery(is_settled=False)
     except QueueError as problem:
         if outcome.verb == "complete" and problem.status in _BAD_CONTENT:
             return deliver(connection, lease, outcomes.bad_output(str(problem)), wait)
         log.error("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), problem)
-        return False
+        return Delivery(is_settled=False)
     if answer.get("is_late"):
         log.info("%s of %s came late, and was recorded", outcome.verb, lease.describe())
-    return True
+    return Delivery(is_settled=True, answer=answer)
 
 
 def _send(lease: Lease, outcome: Outcome) -> Document:

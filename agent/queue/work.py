@@ -120,7 +120,7 @@ class Work(_Facts):
         return self._park("ask", {"question": question, **details}, question, checkpoint)
 
     def block(self, reason: str, *, checkpoint: Any = _NOTHING) -> Any:
-        """Park the step until somebody resumes it; return the value that was given then.
+        """Park the step until an operator resumes it; return the value that was given then.
 
         As with `ask`, only the later claim's call returns.
         """

@@ -22,12 +22,14 @@ from agent.queue.claims import Claims
 from agent.queue.connection import Connection
 from agent.queue.errors import QueueError
 from agent.queue.heartbeats import Heartbeats
-from agent.queue.lease import Lease
+from agent.queue.lease import Document, Lease
 from agent.queue.outcome import Outcome, outcome_of
 from agent.queue.report import deliver
 
 log = logging.getLogger("agent.queue")
 
+_ENDS: Final = ("complete", "fail")
+"""Reports that may carry the claim of the next work: one request a step for a busy worker."""
 STOPPING: Final = "the worker is stopping"
 _POLL_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 1.0
@@ -71,7 +73,11 @@ class Worker:
         self._deadline: float | None = None
         """By the monotonic clock: when a worker that stops waits no longer."""
         self._slots = threading.Condition()
-        self._free = concurrency
+        self._concurrency = self._free = concurrency
+        self._left: int | None = None
+        """How many claims may still be made; None for any number."""
+        self._claiming_next = 0
+        """Handlers' threads that claim their next work, which is taken from `_left` already."""
         self._leases: set[Lease] = set()
         self._problem: BaseException | None = None
         self._undelivered: list[str] = []
@@ -80,7 +86,7 @@ class Worker:
         """Work until SIGTERM, SIGINT or `stop`; then let the handlers finish, and return.
 
         `limit` ends it after this many claims, `until_empty` when no work waits. Handlers get
-        `grace_seconds` after the signal, and `end_seconds` more once they were told to end; a second
+        `grace_seconds` after the signal, and `end_seconds` more once they must end; a second
         signal ends the program at once.
         """
         has_async = any(map(handlers.is_async, self._handlers.values()))
@@ -109,8 +115,9 @@ class Worker:
         self._claims_ended.set()
 
     def _work(self, limit: int | None, *, until_empty: bool) -> None:
+        self._left = limit
         claiming = threading.Thread(
-            target=self._claim, args=[limit, until_empty], name="agent claims", daemon=True
+            target=self._claim, args=[until_empty], name="agent claims", daemon=True
         )
         self._heartbeats.start()
         claiming.start()
@@ -119,101 +126,161 @@ class Worker:
             # Repeated, since it may have been about to send the claim.
             self._claims.interrupt()
             claiming.join(_POLL_SECONDS)
+        self._claims.give_back()
         self._finish()
+        self._claims.give_back()
         self._heartbeats.close()
+        self._claims.close()
         self._connection.close()
         if self._problem is not None:
             raise self._problem
         if self._undelivered:
             raise QueueError(f"not delivered: {', '.join(self._undelivered)}")
 
-    def _claim(self, limit: int | None, until_empty: bool) -> None:
+    def _claim(self, until_empty: bool) -> None:
         """Claim while there are free slots and no reason to stop."""
-        left = limit
         try:
-            while left != 0 and not self._stop.is_set():
-                free = self._wait_for_slot()
-                if free == 0:
+            while not self._stop.is_set() and self._wants_more():
+                asked = self._wait_for_slot()
+                if asked == 0:
                     continue
-                asked = free if left is None else min(free, left)
                 found = self._claims.claim(asked, self._stop, is_waiting=not until_empty)
                 for document in found:
                     self._begin(Lease(self._connection, document))
-                if left is not None:
-                    left -= len(found)
                 if not found and until_empty and self._is_idle():
                     break
         except BaseException as problem:
             self._problem = problem
         finally:
-            self._claims.give_back()
             self._claims_ended.set()
 
-    def _wait_for_slot(self) -> int:
-        """Return the number of free slots, after a short wait if there is none."""
+    def _wants_more(self) -> bool:
         with self._slots:
-            if self._free == 0:
+            return self._left is None or self._left + self._claiming_next > 0
+
+    def _wait_for_slot(self) -> int:
+        """Return how many claims can be made, after a short wait if none can."""
+        with self._slots:
+            if self._free == 0 or self._left == 0:
                 self._slots.wait(_POLL_SECONDS)
-            return self._free
+            return self._free if self._left is None else min(self._free, self._left)
 
     def _is_idle(self) -> bool:
         """Whether no handler runs: the end of one could make more work due. Waits a moment if not."""
         with self._slots:
-            if self._leases:
+            if self._is_busy:
                 self._slots.wait(_LOOK_SECONDS)
-            return not self._leases
+            return not self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._free < self._concurrency
 
     def _begin(self, lease: Lease) -> None:
         with self._slots:
             self._free -= 1
-            self._leases.add(lease)
-        self._heartbeats.add(lease)
+            if self._left is not None:
+                self._left -= 1
         # A daemon thread: a handler that cannot be stopped must not keep the program from ending.
         threading.Thread(
             target=self._handle, args=[lease], name=f"agent {lease.id}", daemon=True
         ).start()
 
     def _handle(self, lease: Lease) -> None:
-        """Run the handler of a lease and deliver what came of it."""
+        """Handle a lease, and the next ones for as long as work waits."""
         try:
-            outcome = self._outcome(lease)
-            if outcome is not None and not deliver(
-                self._connection, lease, outcome, self._wait_to_deliver
-            ):
-                self._undelivered.append(f"{outcome.verb} of {lease.describe()}")
+            following: Lease | None = lease
+            while following is not None:
+                following = self._handle_one(following)
         except BaseException as problem:
             log.exception("the worker failed on %s", lease.describe())
             self._problem = problem
             self.stop()
         finally:
-            self._heartbeats.remove(lease)
             with self._slots:
-                self._leases.discard(lease)
                 self._free += 1
                 self._slots.notify_all()
 
-    def _outcome(self, lease: Lease) -> Outcome | None:
-        if self._stop.is_set():
-            return Outcome("release", {"reason": STOPPING})
-        function = self._handlers[lease.document["queue"]]
+    def _handle_one(self, lease: Lease) -> Lease | None:
+        """Run the handler of a lease, deliver what came of it, and return the next lease."""
+        with self._slots:
+            self._leases.add(lease)
+        self._heartbeats.add(lease)
         try:
-            # Nothing may happen before the agent has recorded that it begins.
-            lease.call("running", {})
-        except QueueError as problem:
-            log.warning("%s does not begin: %s", lease.describe(), problem)
+            outcome = self._outcome(lease)
+            if outcome is None:
+                return None
+            claim = self._next_claim() if outcome.verb in _ENDS else None
+            sent_at = self._clock.monotonic()
+            if claim is not None:
+                outcome = Outcome(outcome.verb, {**outcome.document, "claim": claim})
+            delivery = deliver(self._connection, lease, outcome, self._wait_to_deliver)
+            if not delivery.is_settled:
+                self._undelivered.append(f"{outcome.verb} of {lease.describe()}")
+        finally:
+            self._heartbeats.remove(lease)
+            with self._slots:
+                self._leases.discard(lease)
+        if claim is None:
             return None
+        following = self._next_lease(claim, delivery.answer.get("work"))
+        if following is not None and self._clock.monotonic() - sent_at >= following.seconds:
+            # It may have expired meanwhile: ask before it begins.
+            following.document["state"] = "leased"
+        return following
+
+    def _next_claim(self) -> Document | None:
+        """Return a claim that the end of a lease carries; None if no more work is wanted."""
+        with self._slots:
+            if self._stop.is_set() or self._left == 0:
+                return None
+            self._claiming_next += 1
+            if self._left is not None:
+                self._left -= 1
+        return self._claims.next_claim()
+
+    def _next_lease(self, claim: Document, found: list[Document] | None) -> Lease | None:
+        """Return the lease that such a claim got; without an answer the claim is repeated."""
+        work = self._claims.repeat(claim, self._stop) if found is None else found
+        with self._slots:
+            self._claiming_next -= 1
+            if not work and self._left is not None:
+                self._left += 1
+        return Lease(self._connection, work[0]) if work else None
+
+    def _outcome(self, lease: Lease) -> Outcome | None:
+        function = self._handlers[lease.document["queue"]]
+        if lease.document["state"] != "running":
+            if self._stop.is_set():
+                return Outcome("release", {"reason": STOPPING})
+            try:
+                self._start(lease)
+            except QueueError as problem:
+                log.warning("%s does not begin: %s", lease.describe(), problem)
+                return None
         return outcome_of(lease, lambda: execution.call(function, lease, self._loop))
+
+    def _start(self, lease: Lease) -> None:
+        """Let the agent record that the work begins: nothing may happen before.
+
+        An answer that took a whole lease says nothing about now, and is asked for again.
+        """
+        is_late = True
+        while is_late:
+            sent_at = self._clock.monotonic()
+            lease.call("running", {})
+            is_late = self._clock.monotonic() - sent_at >= lease.seconds
 
     def _finish(self) -> None:
         """Wait for the handlers: without end if no more is claimed, for the grace time if stopped."""
         last: float | None = None
         with self._slots:
-            while self._leases:
+            while self._is_busy:
                 now = self._clock.monotonic()
                 if self._stop.is_set() and self._deadline is None:
                     self._deadline = now + self._grace_seconds
-                    for lease in self._leases:
-                        lease.is_stopping = True
+                for lease in self._leases:
+                    lease.is_stopping = self._stop.is_set()
                 if self._deadline is not None and now > self._deadline and last is None:
                     last = now + self._end_seconds
                     for lease in self._leases:

@@ -462,6 +462,7 @@ ENDED_LEASE: Final = {
     "is_late": False,
     "approval": None,
     "snapshot": None,
+    "work": None,
 }
 KEPT_ARTIFACT: Final = {
     "hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

@@ -9,7 +9,8 @@ from tests.support.effort import short_or_full
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
-KILLS = short_or_full(6, 60)
+KILLS = short_or_full(4, 60)
+CROWD = short_or_full(2, 6)
 SEED = "20261118"
 
 
@@ -24,7 +25,7 @@ def test_workers_and_their_agent_killed_on_postgres(postgres_url: str, tmp_path:
 
 
 def _survive(directory: Path, url: str) -> None:
-    with round_of(directory, url, SEED) as current:
+    with round_of(directory, url, SEED, crowd=CROWD) as current:
         for _ in range(KILLS):
             current.strike()
         kills = current.close()

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from tests.crash.worker_kills import round_of
 from tests.support.fork_server import ForkServer
 from tests.support.postgres import PostgresServer
 
+_MIGRATING = threading.Lock()
+"""Alembic runs one migration of a process at a time."""
 ROUND = 50
 CHECK_EVERY = 10
 
@@ -63,7 +66,8 @@ def campaign(
 def _on_sqlite(kills: int, seed: str) -> tuple[Counter[str], list[str]]:
     def make(directory: Path) -> str:
         url = f"sqlite:///{directory / 'agent.db'}"
-        migrate.upgrade(Database(url))
+        with _MIGRATING:
+            migrate.upgrade(Database(url))
         return url
 
     return campaign("SQLite", kills, seed, make)
@@ -78,7 +82,8 @@ def _on_postgres(kills: int, seed: str) -> tuple[Counter[str], list[str]]:
             name = directory.name.replace("-", "_").lower()
             with psycopg.connect(server.url(), autocommit=True) as connection:
                 connection.execute(f"CREATE DATABASE {name}".encode())
-            migrate.upgrade(Database(server.url(name)))
+            with _MIGRATING:
+                migrate.upgrade(Database(server.url(name)))
             return server.url(name)
 
         return campaign("PostgreSQL", kills, seed, make)

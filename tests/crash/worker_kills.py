@@ -27,7 +27,6 @@ from tests.support.fork_server import ForkedProcess, ForkServer
 WORKERS = 8
 LEASE_SECONDS = 3
 PAUSE_SECONDS = 0.015
-_CROWD = 6
 _SETTINGS = {
     "AGENT_ENGINE__LEASE_SECONDS": "3",
     "AGENT_STEPS__SEND_WINDOW_SECONDS": "1",
@@ -71,8 +70,9 @@ class Kills:
 class Round:
     """One database, its agent and its external workers, from the first task to the last."""
 
-    def __init__(self, those: Agents, port: int, seed: str) -> None:
+    def __init__(self, those: Agents, port: int, seed: str, crowd: int) -> None:
         self._those = those
+        self._crowd = crowd
         self._server = f"http://127.0.0.1:{port}"
         self._chance = random.Random(seed)
         self._diary = those.directory / "diary"
@@ -93,10 +93,21 @@ class Round:
             self.kills.counts["agents"] += 1
             self._daemon = self._start_daemon()
         else:
-            number = self._chance.randrange(WORKERS)
+            number = self._victim()
             self._kill(self._workers[number])
             self.kills.counts["workers"] += 1
             self._workers[number] = self._start_worker()
+
+    def _victim(self) -> int:
+        """Return the number of a worker: one whose handler runs, in most cases."""
+        running: set[int] = set()
+        for line in self._diary.read_text(encoding="utf-8").splitlines():
+            what, _, process_id, _ = line.split()
+            (running.add if what == "begin" else running.discard)(int(process_id))
+        busy = [number for number, each in enumerate(self._workers) if each.pid in running]
+        if busy and self._chance.random() < 0.8:
+            return self._chance.choice(busy)
+        return self._chance.randrange(WORKERS)
 
     def check(self) -> None:
         """Run the checker on the database as it is now."""
@@ -144,11 +155,11 @@ class Round:
         begun: dict[str, list[tuple[float, int]]] = {}
         ended: dict[tuple[str, int], list[float]] = {}
         for line in self._diary.read_text(encoding="utf-8").splitlines():
-            what, work, pid, at = line.split()
+            what, work, process_id, at = line.split()
             if what == "begin":
-                begun.setdefault(work, []).append((float(at), int(pid)))
+                begun.setdefault(work, []).append((float(at), int(process_id)))
             else:
-                ended.setdefault((work, int(pid)), []).append(float(at))
+                ended.setdefault((work, int(process_id)), []).append(float(at))
         found: list[str] = []
         for work, runs in begun.items():
             for (start, pid), (following, other) in zip(
@@ -163,14 +174,14 @@ class Round:
     def _keep_busy(self) -> None:
         self._those.are_ended([])
         ((count,),) = self._those.rows("SELECT count(*) FROM tasks WHERE ended_at IS NULL")
-        for _ in range(_CROWD - count):
+        for _ in range(self._crowd - count):
             self._task_ids.append(self._those.submit(self._errand))
 
     def _wait_for_moment(self) -> None:
         """Wait for an effect, in half of all cases, or for any moment."""
         if self._chance.random() < 0.5:
             record = self._those.world.record
-            size, give_up = record.stat().st_size, time.monotonic() + 1
+            size, give_up = record.stat().st_size, time.monotonic() + 3
             while record.stat().st_size == size and time.monotonic() < give_up:
                 time.sleep(0.001)
         else:
@@ -206,15 +217,15 @@ class Round:
 
 @contextmanager
 def round_of(
-    directory: Path, url: str, seed: str, fork_server: ForkServer | None = None
+    directory: Path, url: str, seed: str, fork_server: ForkServer | None = None, *, crowd: int = 6
 ) -> Iterator[Round]:
-    """Yield a round; none of its processes is left running afterwards."""
+    """Yield a round with this number of open tasks; none of its processes is left running afterwards."""
     port = _free_port()
     settings = {**_SETTINGS, "AGENT_SERVER__PORT": str(port)}
     with agents(
         directory, url, settings, fork_server=fork_server, pause_seconds=PAUSE_SECONDS
     ) as those:
-        current = Round(those, port, seed)
+        current = Round(those, port, seed, crowd)
         try:
             yield current
         finally:

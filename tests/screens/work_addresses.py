@@ -24,6 +24,7 @@ def work_addresses(sample: Sample) -> dict[str, str]:
         "triggers": "/triggers",
         "schedule": "/triggers/backup%3Anightly?from=3d",
         "watcher": "/triggers/read-news%3Afeed",
+        "queues": "/queues",
         "spend": "/spend",
         "health": "/health",
         "events": "/events",

@@ -8,7 +8,7 @@ from tests.support.server import PATIENCE_SECONDS
 
 
 class LossyProxy:
-    """Passes requests on to an agent, and closes the connection instead of an answer where it is told to."""
+    """Passes requests on to an agent, and closes the connection instead of an answer where a test wants it."""
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
@@ -74,4 +74,5 @@ def _read(stream: Any) -> bytes | None:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
             length = int(value)
-    return head + stream.read(length)
+    body: bytes = stream.read(length)
+    return head + body

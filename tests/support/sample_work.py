@@ -8,7 +8,7 @@ from agent.core.ids import new_id
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from tests.support.sample_dashboard import PAY_INVOICE, Sample
-from tests.support.server import wait_for
+from tests.support.server import Running, wait_for
 
 TRIAGE = """\
 name: triage
@@ -53,6 +53,26 @@ def nightly(count: int = 200) -> str:
     return "\n".join(lines)
 
 
+REVIEW = """\
+name: review-contract
+steps:
+  review: {worker: {queue: reviews, with: {page: 3}}, retry: {max_attempts: 1}}
+"""
+
+
+def _fill_queue(running: Running) -> None:
+    """Leave a dead letter, a lease and waiting work in a queue."""
+    running.add_workflow(REVIEW)
+    claim = {"queues": ["reviews"], "worker": "desk:4711", "wait": 30, "start": True}
+    with running.client() as client:
+        for _ in range(3):
+            client.post("/api/v1/workflows/review-contract/tasks", json={"input": {}})
+        (work,) = client.post("/api/v1/work/claim", json=claim).json()["work"]
+        failure = {"message": "page 3 cannot be read", "code": "unreadable", "retryable": False}
+        client.post(f"/api/v1/work/{work['lease_id']}/fail", json=failure)
+        client.post("/api/v1/work/claim", json=claim)
+
+
 def fill_work(sample: Sample) -> None:
     """Add what the pages of tasks, workflows, schedules and spend show."""
     running = sample.running
@@ -65,6 +85,7 @@ def fill_work(sample: Sample) -> None:
             running.wait_for_task(client, sample.tasks[name], "failed")
         task_id = sample.tasks["triage"]
         wait_for(lambda: client.get(f"/api/v1/tasks/{task_id}").json()["ended_at"])
+    _fill_queue(running)
     now = running.database.clock.now()
     with running.database.connect("writer") as tx, tx.transaction():
         _spend(tx, now)

@@ -140,7 +140,7 @@ app.command("work", context_settings={"ignore_unknown_options": False})(queue_wo
 def _chosen(
     client: "AgentClient", ids: list[str], queue: str | None, error: str | None
 ) -> list[dict[str, Any]]:
-    """Return the dead letters that were named, or all that the filters select."""
+    """Return dead letters: those that were named, or all that the filters select."""
     from agent.tasks.read_models.task_documents import find_one
 
     letters = {letter["id"]: letter for letter in client.dead_letters(queue, error, 10_000)}

@@ -1,6 +1,8 @@
 """The calls of external workers: claim, report, end."""
 
-from typing import Annotated
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 from fastapi import Path
 from starlette.requests import Request
@@ -17,6 +19,7 @@ from agent.server.schemas.work import (
     Beating,
     ClaimedWork,
     Claiming,
+    ClaimingNext,
     Completing,
     EndedLease,
     FailingWork,
@@ -45,17 +48,44 @@ _REFUSED = {**_LOST, 409: "The task takes no more of these"}
 @routes.route("POST", "/work/claim", scope="work", returns=ClaimedWork, summary="Claim work")
 async def claim_work(request: Request, body: Claiming) -> Response:
     """Return work of the queues, oldest first; wait for some if there is none."""
-    claimed = await context_of(request).work.claim(
+    return answer(await _claim(request, body, body.wait))
+
+
+async def _claim(request: Request, body: Claiming, wait: float) -> dict[str, Any]:
+    return await context_of(request).work.claim(
         caller(request).principal,
         body.queues,
         body.worker,
-        wait=body.wait,
+        wait=wait,
         limit=body.limit,
         client_token=body.client_token,
         start=body.start,
         lease=body.lease,
     )
-    return answer(claimed)
+
+
+async def _with_next(
+    request: Request, ending: Coroutine[Any, Any, dict[str, Any]], following: ClaimingNext | None
+) -> Response:
+    """Answer the end of a lease, and the claim of the next work: both are parts of one commit."""
+    if following is None:
+        return answer(await ending)
+    claiming = asyncio.ensure_future(_next_work(request, following))
+    try:
+        ended = await ending
+    finally:
+        work = await claiming
+    return answer({**ended, "work": work})
+
+
+async def _next_work(request: Request, following: ClaimingNext) -> list[Any] | None:
+    """Return the next work; None if the claim failed: the worker repeats it, and gets its error."""
+    try:
+        claimed = await _claim(request, following, 0.0)
+    except Exception:
+        return None
+    work: list[Any] = claimed["work"]
+    return work
 
 
 @routes.route(
@@ -160,7 +190,8 @@ async def complete_work(
     body = body or Completing()
     appended = None if body.snapshot is None else (body.snapshot.value, body.snapshot.label)
     work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.complete(principal, lease_id, body.output, appended))
+    ending = work.complete(principal, lease_id, body.output, appended)
+    return await _with_next(request, ending, body.claim)
 
 
 @routes.route(
@@ -174,16 +205,15 @@ async def complete_work(
 async def fail_work(request: Request, lease_id: LeaseId, body: FailingWork) -> Response:
     """End the attempt without success; another follows if the step has any left."""
     work, principal = context_of(request).work, caller(request).principal
-    return answer(
-        await work.fail(
-            principal,
-            lease_id,
-            body.message,
-            code=body.code,
-            retryable=body.retryable,
-            delay=body.delay,
-        )
+    ending = work.fail(
+        principal,
+        lease_id,
+        body.message,
+        code=body.code,
+        retryable=body.retryable,
+        delay=body.delay,
     )
+    return await _with_next(request, ending, body.claim)
 
 
 @routes.route(

@@ -49,6 +49,18 @@ class Claiming(RequestDocument):
     )
 
 
+class ClaimingNext(Claiming):
+    """The claim of the next work, with the end of the last: one request and one commit for both.
+
+    It does not wait for work. If the end is refused, or the answer is lost, repeat the claim by itself
+    under its token: it may have got work.
+    """
+
+    client_token: Text = Field(
+        min_length=1, max_length=200, description="As in `claim`.", examples=["9b1c7f0e"]
+    )
+
+
 class Beating(RequestDocument):
     """What a worker knows."""
 
@@ -101,6 +113,7 @@ class Completing(RequestDocument):
 
     output: Any = Field(default=None, examples=[{"verdict": "fine"}])
     snapshot: NewSnapshot | None = None
+    claim: ClaimingNext | None = None
 
 
 class FailingWork(RequestDocument):
@@ -115,6 +128,7 @@ class FailingWork(RequestDocument):
         le=86_400,
         description="At least this many seconds until the next attempt.",
     )
+    claim: ClaimingNext | None = None
 
 
 class Releasing(RequestDocument):
@@ -217,6 +231,10 @@ class EndedLease(ResponseDocument):
     )
     approval: str | None = Field(description="the question that a person is asked")
     snapshot: str | None = Field(description="the snapshot that was appended")
+    work: list[WorkDocument] | None = Field(
+        default=None,
+        description="the next work, where `claim` asked for it; null if that must be repeated",
+    )
 
 
 class KeptArtifact(ResponseDocument):

@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.core.tracebacks import user_traceback
 from agent.steps.attempt.cancel_scope import complete
-from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
+from agent.steps.attempt.containment import MAX_ERROR_TEXT, RelayedError, describe_exception
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.time_limit import TimeLimit
 from agent.steps.spec.output_checks import check_output, large_text, oversize_error
@@ -101,10 +101,17 @@ def _classify(problem: BaseException, context: StepContext) -> Outcome:
         return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
     if isinstance(problem, NotPlainJsonError):
         return Failed(StepError("not_plain_json", "code", str(problem)))
-    context.log_text("error", user_traceback(problem))
+    context.log_text("error", _traceback(problem))
     # Redacted before it is cut, or half of a secret could be left.
     text = context.secrets.redact(describe_exception(problem))
     return Retry(StepError("exception", "code", text[:MAX_ERROR_TEXT]))
+
+
+def _traceback(problem: BaseException) -> str:
+    """Return the frames of the user's own code; another process has chosen those of its own."""
+    if isinstance(problem, RelayedError):
+        return problem.step_traceback or f"{problem}\n"
+    return user_traceback(problem)
 
 
 async def _check_in_thread(outcome: Succeeded, context: StepContext) -> Outcome:
