@@ -183,6 +183,13 @@ def to_document(on: Wait) -> dict[str, Json]:
             return {"child": task_id, **_given(**{"for": tool_use})}
 
 
+def asks_person(on: Wait | None) -> bool:
+    """Whether a person has to answer, or a program that no one has told the agent of."""
+    if isinstance(on, Work):
+        return on.approval_id is not None
+    return isinstance(on, NEEDS_OUTSIDER)
+
+
 def approval_of(on: Wait | None) -> str | None:
     """Return the approval that a step waits on: its own, about an unknown call, or of a worker."""
     return on.approval_id if isinstance(on, Approval | UnknownCall | Work) else None

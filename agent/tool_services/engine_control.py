@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent.core.chat_origin import read_origin
 from agent.core.clock import Clock
 from agent.core.state_machine import STEP_ENDED, StepStatus
-from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall
+from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall, Work
 from agent.steps.attempt.services import AgentStep
 from agent.store.db.database import Connection, Database
 from agent.store.engine import task_rows, workflow_versions
@@ -252,6 +252,10 @@ def _waits_for(step: Document) -> str | None:
             return "a person's answer"
         case Signal(name=name):
             return f"the signal {name}"
+        case Work(approval_id=None):
+            return "a worker outside"
+        case Work():
+            return "a person's answer"
         case Child():
             return "another task"
         case Timer():

@@ -199,6 +199,11 @@ class Graph(CheckedRecord):
         return any(step.set_state for step in self.steps)
 
     @cached_property
+    def has_workers(self) -> bool:
+        """Whether any step is for external workers."""
+        return any(step.kind == "worker" for step in self.steps)
+
+    @cached_property
     def reads_state(self) -> bool:
         """Whether a template of any step reads `state`."""
         return any(step.reads_state for step in self.steps)

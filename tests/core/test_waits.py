@@ -16,6 +16,7 @@ from agent.core.waits import (
     Timer,
     UnknownCall,
     Wait,
+    Work,
 )
 
 STORED: list[tuple[Wait, str]] = [
@@ -32,6 +33,8 @@ STORED: list[tuple[Wait, str]] = [
     (Approval("a1"), '{"approval": "a1"}'),
     (UnknownCall("k1"), '{"unknown": "k1"}'),
     (UnknownCall("k1", "a1"), '{"unknown": "k1", "approval": "a1"}'),
+    (Work("w1", "q"), '{"work": "w1", "queue": "q"}'),
+    (Work("w1", "q", "a1"), '{"work": "w1", "queue": "q", "approval": "a1"}'),
     (Items(0), '{"items": 0}'),
     (Items(500), '{"items": 500}'),
 ]
@@ -76,12 +79,12 @@ def test_a_result_is_added_to_the_wait(on: Wait, text: str, result: dict[str, An
 
 def test_nothing_and_what_a_later_version_writes_are_no_wait() -> None:
     """A step that was woken without having waited; a form that this version does not know."""
-    assert waits.parse(None) is waits.parse("{}") is waits.parse('{"work": "x"}') is None
+    assert waits.parse(None) is waits.parse("{}") is waits.parse('{"later": "x"}') is None
     assert waits.parse_ended(None) is None
     assert waits.parse_ended(waits.dump_ended(None, {"status": "lost"})) == EndedWait(
         None, {"status": "lost"}
     )
-    assert waits.parse_ended('{"work": "x"}') == EndedWait(None, {"work": "x"})
+    assert waits.parse_ended('{"later": "x"}') == EndedWait(None, {"later": "x"})
 
 
 def test_a_damaged_wait_is_refused() -> None:

@@ -34,6 +34,7 @@ CARRIED: Final = {
     "death": "UPDATE workers SET dead = 1",
     "firing": "INSERT INTO firings",
     "state": "INSERT INTO state_history",
+    "work": "UPDATE work ",
 }
 """What a transaction may carry to the disk, and the statement that shows it."""
 

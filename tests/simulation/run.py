@@ -38,6 +38,7 @@ from agent.triggers.fate_check import check_fates
 from agent.workflows.graph import Graph
 from tests.simulation import agent_tools, functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
+from tests.simulation.external_workers import ExternalWorld
 from tests.simulation.loop import Process, SimulatedLoop, StalledError
 from tests.simulation.nature import SeededSource, SimulatedClock, SimulatedLink
 from tests.simulation.people import People
@@ -123,6 +124,7 @@ class _Machine:
         }
         self.people = People(self)
         self.triggers = Triggers(self)
+        self.external = ExternalWorld(self)
 
     # The machine's own account of what happens on it.
 
@@ -220,6 +222,7 @@ class _Machine:
             self.loop.create_task(self.triggers.operate(each))
             for each in self.scenario.trigger_operations
         ]
+        self.external.start()
         if self.scenario.is_attended:
             acts.append(self.loop.create_task(self.people.attend()))
         await asyncio.sleep(HORIZON_SECONDS)
@@ -242,6 +245,7 @@ class _Machine:
             await self.people.fork_after_answers()
             await self._see_to_the_end()
         watching.cancel()
+        self.external.stop()
         self.tell("machine", "SIGTERM to all")
         asked = self.loop.time()
         self._is_ending = True
@@ -335,6 +339,7 @@ class _Machine:
         agent_tools.equip(worker, database, self.clock, self.loop)
         worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
+        self.external.attach(worker)
         database.process.is_busy = lambda: worker.running > 0 or not worker.outbox.is_empty
         if self._is_ending:
             worker.stop()

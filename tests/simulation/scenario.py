@@ -15,6 +15,7 @@ from tests.simulation.agent_tools import NOTED, give_notes
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
 from tests.simulation.state_draws import draw_state, has_state
 from tests.simulation.trigger_draws import draw_triggers, has_conversations, has_triggers
+from tests.simulation.work_draws import draw_workers, has_workers
 
 HORIZON_SECONDS = 40.0
 """Operators act and faults strike in this time; then all is well and everything must end."""
@@ -23,7 +24,7 @@ JsonObject = dict[str, Any]
 
 _FUNCTIONS = "tests.simulation.functions"
 _QUICK = {"max_attempts": 6, "delay_seconds": 0.5}
-_CARRIED = sorted(CARRIED.keys() - {"firing", "state"})
+_CARRIED = sorted(CARRIED.keys() - {"firing", "state", "work"})
 """What any run carries to the disk."""
 
 
@@ -48,6 +49,8 @@ class Scenario:
     """What watchers poll: `name`, the times of its `items`, its `mode`, and the `plan` of its polls."""
     trigger_operations: list[JsonObject] = field(default_factory=list)
     """`at`, `do`, and the `trigger` that it is done to."""
+    external: list[JsonObject] = field(default_factory=list)
+    """External workers: the `queues` of each, and the `plan` of what it does with its work."""
     is_retried: bool = False
     """Whether a person finally retries whatever has not succeeded, and the result of that."""
 
@@ -91,7 +94,28 @@ def draw(seed: int) -> Scenario:
         _add_commit_faults(scenario, "state", random.Random(f"state faults {seed}"))
     if has_conversations(seed):
         _add_conversations(scenario)
+    if has_workers(seed):
+        _add_workers(scenario)
     return scenario
+
+
+def _add_workers(scenario: Scenario) -> None:
+    """Add external workers with their work, and faults of the commits that change it."""
+    graphs, submissions, scenario.external = draw_workers(scenario.seed)
+    scenario.graphs += graphs
+    del scenario.submissions[1:]
+    scenario.operations = [each for each in scenario.operations if each["task"] <= 0]
+    scenario.submissions += submissions
+    chance = random.Random(f"work faults {scenario.seed}")
+    count = len(scenario.submissions)
+    for _ in range(chance.randint(0, 4)):
+        scenario.operations.append(_operation(chance, count))
+    for _ in range(2):
+        _add_commit_faults(scenario, "work", chance)
+    if chance.random() < 0.5:
+        seconds = chance.choice([-1, 1]) * chance.choice([3, 30, 3600])
+        at = round(chance.uniform(5, HORIZON_SECONDS), 3)
+        scenario.faults.append({"kind": "jump", "at": at, "seconds": float(seconds)})
 
 
 def _add_triggers(scenario: Scenario) -> None:

@@ -15,7 +15,17 @@ from agent.steps.attempt import runner
 from agent.steps.attempt.services import Limits, Services
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals, TaskView, Upstream
 from agent.steps.types.call_records import CallResult, Intent, RecordedCall
-from agent.steps.types.outcome import Json, Outcome, Paused, Question, Retry, StepError, Waiting
+from agent.steps.types.outcome import (
+    Json,
+    Outcome,
+    Paused,
+    Question,
+    Retry,
+    StepError,
+    Waiting,
+    WorkOffer,
+)
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.workflows.graph import Graph, Step
 
@@ -102,10 +112,11 @@ class MemoryJournal:
         self.results.append(result)
 
     async def operate(
-        self, claimed: AttemptInput, intent: Intent, operation: StateOperation
+        self, claimed: AttemptInput, intent: Intent, operation: StateOperation | SnapshotOperation
     ) -> Json:
         """Record an answer as if the value had never been written."""
         await self.intend(claimed, intent)
+        assert isinstance(operation, StateOperation)
         answer = {"version": 0 if operation.kind == "get" else 1, "written": True}
         self.results.append(
             CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, answer)
@@ -242,7 +253,8 @@ class Trial:
                 self.failures += 0 if outcome.is_unknown else 1
             case Waiting():
                 self.checkpoint = outcome.checkpoint
-                self.waited = None if isinstance(outcome.on, Question) else EndedWait(outcome.on)
+                on = outcome.on
+                self.waited = None if isinstance(on, Question | WorkOffer) else EndedWait(on)
             case Paused():
                 self.checkpoint = outcome.checkpoint
         return outcome

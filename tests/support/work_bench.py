@@ -8,6 +8,7 @@ from agent.core.ids import idempotency_key, new_id, remote_key, request_hash
 from agent.steps.types.call_records import Intent
 from agent.steps.types.outcome import Waiting, WorkOffer
 from agent.tasks.commit.batch import Batch, TxResult
+from agent.tasks.rules.claiming import AnsweredTime
 from agent.tasks.rules.work_parts import (
     ClaimResult,
     LeaseCall,
@@ -102,7 +103,8 @@ class WorkBench:
         self.hand.skip(seconds)
         now = self.hand.clock.now()
         answered = 10**6 if answering_seconds is None else answering_seconds
-        return self.hand.commit(answering_since=now - int(answered * SECOND)).result
+        answering = AnsweredTime(now - int(answered * SECOND), now)
+        return self.hand.commit(answering=answering).result
 
     def work(self) -> list[dict[str, Any]]:
         """Return the rows of all work, in order."""

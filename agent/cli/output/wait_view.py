@@ -5,7 +5,7 @@ from typing import Any, Final
 from agent.cli.output import terminal
 from agent.cli.output.terminal import short
 from agent.core import waits
-from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
+from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
 
 _AFTER_UNKNOWN: Final = {
     "ask": "a person is asked",
@@ -36,7 +36,7 @@ def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
         case UnknownCall():
             known = _known_of_effect(error)
             return f"unknown: {known or 'the result of its effect was never recorded'}"
-        case Approval():
+        case Approval() | Work(approval_id=str()):
             message = on.get("message")
             return (
                 f"asks: {terminal.one_line(message, 120)}" if message else "its question is closed"
@@ -53,9 +53,15 @@ def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
             if asks and "paused" in asks[0] and asks[0]["task"] == task_id:
                 return f"{child}, which is paused"
             return f"{child}, which waits for a person" if asks else child
-        case Items():
-            return "waits for its items"
+        case Items() | Work() as others:
+            return _for_others(others)
     return terminal.one_line(on)
+
+
+def _for_others(on: Items | Work) -> str:
+    if isinstance(on, Work):
+        return f"waits for a worker of the queue {on.queue!r}"
+    return "waits for its items"
 
 
 def _known_of_effect(error: dict[str, Any] | None) -> str | None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from agent.core import waits
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED
-from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
+from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
 
 Document = dict[str, Any]
 
@@ -69,7 +69,7 @@ def waiting(on: Document) -> str:
             return f"waits for the signal {name!r}"
         case UnknownCall():
             return "the result of its effect was never recorded"
-        case Approval():
+        case Approval() | Work(approval_id=str()):
             return f"asks: {first_line(on['message'])}" if on.get("message") else "asks a person"
         case Timer(store_error=str()):
             return "waits for the artifact store"
@@ -81,9 +81,15 @@ def waiting(on: Document) -> str:
             return "waits for its child task" + (
                 ", which waits for a person" if on.get("asks") else ""
             )
-        case Items():
-            return "waits for its items"
+        case Items() | Work() as others:
+            return _for_others(others)
     return "waits"
+
+
+def _for_others(on: Items | Work) -> str:
+    if isinstance(on, Work):
+        return f"waits for a worker of the queue {on.queue!r}"
+    return "waits for its items"
 
 
 def first_line(text: str, most: int = 200) -> str:

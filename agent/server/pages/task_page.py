@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agent.approvals import approval_documents
 from agent.core.clock import SECOND, to_iso
-from agent.core.waits import NEEDS_OUTSIDER, Signal, Timer, from_document
+from agent.core.waits import Signal, Timer, asks_person, from_document
 from agent.server.pages import question_cards, step_words
 from agent.server.pages.page_registry import PageRegistry
 from agent.server.pages.page_request import PageRequest
@@ -108,7 +108,7 @@ def _waits(task: Document) -> list[Document]:
             waits.append({"step": wait["step"], "text": "tries again", "at": wait["retry_at"]})
         elif isinstance(on, Timer) and not on.store_error and not on.turn_after:
             waits.append({"step": wait["step"], "text": "goes on", "at": to_iso(on.at)})
-        elif not isinstance(on, NEEDS_OUTSIDER):
+        elif not asks_person(on):
             waits.append({"step": wait["step"], "text": step_words.waiting(wait), "at": None})
     return waits
 

@@ -51,6 +51,7 @@ from agent.steps.types.outcome import (
     StepError,
     Waiting,
 )
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import NotPlainJsonError, encode
@@ -114,8 +115,10 @@ class Calls:
             self._leave()
             raise
 
-    async def operate(self, request: Request, operation: StateOperation) -> Json:
-        """Read or change `state`, which records the answer; or return the recorded answer."""
+    async def operate(
+        self, request: Request, operation: StateOperation | SnapshotOperation
+    ) -> Json:
+        """Use `state` or append a snapshot, which records the answer; or return the recorded one."""
         numbered = await self._next(request)
         if isinstance(numbered, CallAnswer):
             return numbered.response

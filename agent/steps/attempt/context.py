@@ -17,6 +17,7 @@ from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
 from agent.steps.types.call_types import Call, CallAnswer, MeasuredResponse, Reconcile, Request
 from agent.steps.types.outcome import Json, Paused
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import encode
 
@@ -204,6 +205,15 @@ class StepContext(ContextFacts):
         value = self.secrets.redact_value(value)
         encode(value, "checkpoint")
         return value
+
+    async def snapshot(self, value: Json, label: str | None = None) -> str:
+        """Append a value to the context of the task, once for this use; return the snapshot's id."""
+        value = self.secrets.redact_value(value)
+        text = encode(value, "the snapshot")
+        body = {"label": label, "value": value}
+        request = Request("snapshot", body, "ask", timeout_seconds=0)
+        answer = await self.calls.operate(request, SnapshotOperation(text, label))
+        return str(answer["snapshot"])
 
     async def call(
         self,

@@ -44,6 +44,10 @@ class BlockingContext(ContextFacts):
         """Make a checkpoint durable. The attempt ends here if the task is being paused."""
         self._wait_for(self._context.save(value))
 
+    def snapshot(self, value: Json, label: str | None = None) -> str:
+        """Append a value to the context of the task, once for this use; return the snapshot's id."""
+        return self._wait_for(self._context.snapshot(value, label))
+
     def call(
         self,
         action: str,

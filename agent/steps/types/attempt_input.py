@@ -8,6 +8,7 @@ from agent.core.chat_origin import ChatOrigin
 from agent.core.plain_json import Json
 from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation, StateValue
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
 from agent.store.db.json_values import decode
@@ -167,9 +168,12 @@ class Journal(Protocol):
         """Store a large request ahead of its intent; return the reason if that is not possible now."""
 
     async def operate(
-        self, attempt_input: AttemptInput, intent: Intent, operation: StateOperation
+        self,
+        attempt_input: AttemptInput,
+        intent: Intent,
+        operation: StateOperation | SnapshotOperation,
     ) -> Json:
-        """Read or change `state` and record the answer as the call's result; return the answer.
+        """Use `state` or append a snapshot, and record the answer as the call's result; return the answer.
 
         Raise `RevokedError` if the claim is gone, `DefiniteFailure` if the value is refused.
         """

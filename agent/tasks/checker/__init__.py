@@ -14,11 +14,12 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `conversations`: what agents and people said, appended once for each step that succeeded.
 - `triggers`: schedules and watchers, their firings and tasks.
 - `state`: values that outlive tasks, and the steps that wrote them.
+- `work`: external workers, their leases, and the snapshots of tasks.
 - `versions`: what a retry or a fork keeps and inherits, also under another version of its workflow.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
   once.
 
-The eighteen promises, and where each is checked (`_check_database` is in this module):
+The nineteen promises, and where each is checked (`_check_database` is in this module):
 
 1.  An acknowledged task exists after a restart: `external_witness`.
 2.  Each task has ended or waits on something named: `open_tasks`.
@@ -55,6 +56,8 @@ The eighteen promises, and where each is checked (`_check_database` is in this m
     instants without a fate; tests/simulation for items.
 18. A step that succeeded has written each value that it sets exactly once, every version has one
     writer, and versions have no gaps: `state`.
+19. A piece of external work has one lease at most, exactly while a worker has it, and a step waits on
+    exactly one open piece; a call under another lease changes nothing: `work`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -81,6 +84,7 @@ from agent.tasks.checker.task_patterns import Patterns
 from agent.tasks.checker.triggers import check_triggers
 from agent.tasks.checker.versions import check_versions
 from agent.tasks.checker.violation import Finding, Violation
+from agent.tasks.checker.work import check_work
 from agent.tasks.state.isolation import IS_ISOLATED
 from agent.workflows.graph import Graph
 
@@ -228,5 +232,6 @@ def _check_database(connection: Connection) -> Iterator[Violation]:
     yield from check_triggers(connection)
     yield from check_agent_calls(connection)
     yield from check_conversations(connection)
+    yield from check_work(connection)
     yield from state.check_values(connection)
     yield from check_secrets(connection)

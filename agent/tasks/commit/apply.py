@@ -5,11 +5,12 @@ What belongs to a task that another transaction holds is carried into the next b
 
 from agent.core.state_machine import CallStatus
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Retry
+from agent.steps.types.outcome import Retry, StepError
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import advance, child_tasks, settlement
+from agent.tasks.rules import advance, child_tasks, settlement, snapshots
 from agent.tasks.rules.budget_reservations import BudgetLocks, lock_budgets
 from agent.tasks.rules.state_writes import LockedState, change_of
 from agent.tasks.state.locked_task import LockedTask
@@ -122,6 +123,8 @@ def _record(
         return False
     if entry.state is not None:
         return _operate(scope, locked, step, entry, entry.state)
+    if entry.snapshot is not None:
+        return _append_snapshot(scope, locked, step, entry, entry.snapshot)
     if entry.checkpoint is not None:
         step.also(checkpoint=entry.checkpoint)
     if entry.delay is not None:
@@ -144,6 +147,33 @@ def _operate(
         return False
     if not state.operate(locked, step, operation, intent.call_id):
         return False
+    _intend(locked, step, entry, None)
+    locked.results.append(
+        CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, operation.answer)
+    )
+    return True
+
+
+def _append_snapshot(
+    scope: TxScope,
+    locked: LockedTask,
+    step: StepRow,
+    entry: JournalEntry,
+    operation: SnapshotOperation,
+) -> bool:
+    """Append a snapshot, and record that as a call with its result; return False if refused."""
+    intent = entry.intent
+    assert intent is not None
+    operation.refusal = None
+    if not _may_act(locked, step):
+        return False
+    by = f"step:{locked.definition(step).name}"
+    label, text = operation.label, operation.text
+    appended = snapshots.append(scope.connection, locked, step, text, label, by)
+    if isinstance(appended, StepError):
+        operation.refusal = appended.message
+        return False
+    operation.answer = {"snapshot": appended}
     _intend(locked, step, entry, None)
     locked.results.append(
         CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, operation.answer)

@@ -8,6 +8,7 @@ from agent.core.state_names import StateKey
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.outcome import Json, Outcome
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation, StateValue
 from agent.store.artifacts.artifact_rows import PackedContent
 from agent.store.db.database import DeferredRows
@@ -47,6 +48,8 @@ class JournalEntry:
     result: CallResult | None = None
     state: StateOperation | None = None
     """What the step's code does with `state`; its intent and its result are recorded with it."""
+    snapshot: SnapshotOperation | None = None
+    """What the step's code appends to the context of its task; recorded in the same way."""
     refusal: Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None

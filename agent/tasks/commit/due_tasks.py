@@ -93,7 +93,7 @@ def _wake(tx: Connection, locked: LockedTask, step: StepRow, capacity: ClaimCapa
         case Approval() | UnknownCall(approval_id=str()) | Work(approval_id=str()):
             approvals.check(tx, locked, step)
         case Work():
-            work_expiry.check(tx, locked, step, capacity.answering_since)
+            work_expiry.check(tx, locked, step, capacity.answering)
         case Child(task_id=str() as child_id):
             status = child_tasks.ended_status(tx, child_id)
             if status is None:

@@ -2,7 +2,7 @@
 
 An entry has `what`, one of `WHAT`, and `count`, how many steps wait for the same. `signal` has its
 `name`; `time` and `retry` have `until`; `person` and `unknown` have the `approval` and its `message`;
-`turn` has the `task` that answers first; `child` has, as `waiting_for`, what the `task` waits for: the
+`turn` has the `task` that answers first; `worker` has the `queue`; `child` has, as `waiting_for`, what the `task` waits for: the
 child, or the one of its own children that needs a person most.
 """
 
@@ -13,14 +13,25 @@ from agent.core import waits
 from agent.core.clock import to_iso
 from agent.core.plain_json import Json
 from agent.core.state_machine import TaskStatus
-from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall
+from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall, Work
 from agent.store.db.database import Connection
 from agent.store.read import task_list
 from agent.tasks.read_models.task_documents import short_id
 
 Document = dict[str, Json]
 
-WHAT: Final = ("person", "unknown", "signal", "paused", "child", "turn", "store", "time", "retry")
+WHAT: Final = (
+    "person",
+    "unknown",
+    "signal",
+    "paused",
+    "child",
+    "turn",
+    "store",
+    "worker",
+    "time",
+    "retry",
+)
 """In the order of urgency: what a person or a program has to do comes first."""
 _NEEDS_OUTSIDER: Final = ("person", "unknown", "signal")
 
@@ -76,6 +87,8 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
             return f"waits for the signal {first['name']!r}"
         case "turn":
             return f"waits for its turn: task {short_id(first['task'])} answers first"
+        case "worker":
+            return f"waits for a worker of the queue {first['queue']!r}"
         case "retry":
             return f"tries again at {moment(first['until'])}"
         case "time":
@@ -97,7 +110,7 @@ def _entry(row: dict[str, Any]) -> Document | None:
     match waits.parse(row["wait"]):
         case None if row["wait"] is None:
             return {"what": "retry", "until": to_iso(row["wake_at"])}
-        case Approval(approval_id):
+        case Approval(approval_id) | Work(_, _, str() as approval_id):
             return {"what": "person", "approval": approval_id}
         case UnknownCall(_, approval_id):
             return {"what": "unknown", "approval": approval_id}
@@ -109,11 +122,11 @@ def _entry(row: dict[str, Any]) -> Document | None:
             return {"what": "turn", "task": task_id}
         case Timer(at):
             return {"what": "time", "until": to_iso(at)}
+        case Work(_, queue):
+            return {"what": "worker", "queue": queue}
         case Child(str() as task_id):
             return {"what": "child", "task": task_id, "waiting_for": []}
-        case Items():
-            # Its items are rows of their own.
-            return None
+    # The items of a group are rows of their own.
     return None
 
 

@@ -136,7 +136,7 @@ def _asks(steps: Iterable[Document]) -> list[Document]:
         document = step["waiting_on"] or {}
         if document.get("asks"):
             asks += document["asks"]
-        elif isinstance(on, waits.NEEDS_OUTSIDER):
+        elif waits.asks_person(on):
             asks.append({"step": step["name"], **document})
         else:
             return []

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import StepStatus, TaskStatus
@@ -28,6 +28,13 @@ _Queue = tuple[int, int, LockedTask, list[StepRow]]
 """A task's rank, since when it waits, and its due steps."""
 _RANK: Final = itemgetter(0)
 _RANK_AND_SINCE: Final = itemgetter(0, 1)
+
+
+class AnsweredTime(NamedTuple):
+    """A time in which external workers were answered without interruption, by an even clock."""
+
+    since: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +59,8 @@ class ClaimCapacity:
     """Whether to query what is due even where nothing should be: it is the safety net."""
     passed_over: frozenset[str] = frozenset()
     """Due tasks that are left out."""
-    answering_since: int | None = None
-    """Since when this process answers external workers without interruption; None: it answers none."""
+    answering: AnsweredTime | None = None
+    """In what time this process has answered external workers; None: it answers none."""
     only_due: str | None = None
     """The one due task to visit, where each is visited in a transaction of its own."""
 

@@ -12,7 +12,7 @@ from agent.core.state_machine import StepStatus
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows, snapshot_rows, work_rows, writes
 from agent.store.engine.writes import Changes
-from agent.tasks.rules import call_ledger, conversations, inherited_calls
+from agent.tasks.rules import activity, call_ledger, conversations, inherited_calls
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
@@ -41,6 +41,9 @@ _NEW_ITEM_COLUMNS: Final = (*_NEW_ITEM, "name", "kind", "item")
 
 def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> None:
     """Write the tasks, their steps, events, intended calls and approvals."""
+    for locked in locked_tasks:
+        if locked.graph.has_workers:
+            activity.note_change(locked)
     _insert_tasks(tx, locked_tasks)
     _insert_steps(tx, locked_tasks)
     for locked in locked_tasks:

@@ -1,9 +1,12 @@
 """The end of leases by time.
 
-Only time in which this process was up and answering counts: `answering_since` is when it began to, after
-its start, after an outage of the database and after a jump of its clock. A lease lasts at least one lease
-longer than that. A process that answers no workers (`answering_since` is None) lets no lease expire.
+Only time in which this process was up and answering counts: it begins with its start, and again after an
+outage of the database and after a jump of its clock. A lease lasts at least one lease longer than that. It
+expires by the end of the answered time, not by the transaction's own: the clock may have jumped between the
+two. A process that answers no workers lets no lease expire.
 """
+
+from dataclasses import replace
 
 from agent.core.clock import SECOND
 from agent.core.state_machine import WORK_LEASED, CallStatus, WorkStatus
@@ -13,6 +16,7 @@ from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
 from agent.store.engine.work_rows import WorkRow
 from agent.tasks.rules import lease_calls, work_leases
+from agent.tasks.rules.claiming import AnsweredTime
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -21,7 +25,7 @@ UNWATCHED_US = 60 * SECOND
 """When a process that answers no workers checks a lease again."""
 
 
-def check(tx: Connection, locked: LockedTask, step: StepRow, answering_since: int | None) -> None:
+def check(tx: Connection, locked: LockedTask, step: StepRow, answered: AnsweredTime | None) -> None:
     """Do what is due about the work that a step waits on: its lease expires, or is checked later."""
     on = step.wait
     assert isinstance(on, Work)
@@ -34,15 +38,15 @@ def check(tx: Connection, locked: LockedTask, step: StepRow, answering_since: in
     if row.status not in WORK_LEASED:
         step.wake_at = None
         return
-    if answering_since is None:
+    if answered is None:
         step.wake_at = locked.now + UNWATCHED_US
         return
     due = work_leases.check_at(row)
-    if due > locked.now:
+    if due > answered.until:
         step.wake_at = due
         return
-    least = answering_since + row.lease_us
-    if least > locked.now:
+    least = answered.since + row.lease_us
+    if least > answered.until:
         work_leases.postpone(locked, step, row, least)
         return
     expire(locked, step, row)
@@ -51,17 +55,18 @@ def check(tx: Connection, locked: LockedTask, step: StepRow, answering_since: in
 def expire(locked: LockedTask, step: StepRow, row: WorkRow) -> None:
     """End an attempt whose lease is over: unknown if it may have acted, else it failed."""
     error = _error(locked, row)
+    intent = work_leases.intent_of(row)
+    is_unknown = row.call_id is not None and intent is not None and bool(intent["effect"])
+    if is_unknown:
+        text = f"{error.message}: whether its effect happened is unknown"
+        error = replace(error, kind="unknown", message=text)
     data = {"work": row.id, "worker": row.leased_by, "code": error.code}
     locked.emit("step.lease_expired", step, data)
     work_leases.end(locked, row, "work.expired", error.message)
-    intent = work_leases.intent_of(row)
-    if row.call_id is None or intent is None:
-        lease_calls.end_attempt(locked, step, error)
-        return
-    if not intent["effect"]:
+    if row.call_id is not None and intent is not None and not is_unknown:
         key = str(intent["idempotency_key"])
         locked.results.append(CallResult(row.call_id, key, CallStatus.FAILED, None, error))
-    lease_calls.end_attempt(locked, step, error, is_unknown=bool(intent["effect"]))
+    lease_calls.end_attempt(locked, step, error, is_unknown=is_unknown)
 
 
 def _error(locked: LockedTask, row: WorkRow) -> StepError:

@@ -8,6 +8,7 @@ clock adds.
 from typing import Final
 
 from agent.core.clock import SECOND, Clock
+from agent.tasks.rules.claiming import AnsweredTime
 
 JUMP_US: Final = 2 * SECOND
 """The wall clock against the monotonic one: a larger difference is a jump."""
@@ -37,8 +38,8 @@ class Answering:
         """Record that the database could not be used: calls of workers failed."""
         self._has_outage = True
 
-    def since(self) -> int | None:
-        """Return since when workers are answered; None while they are not."""
+    def time(self) -> AnsweredTime | None:
+        """Return the time until now in which workers were answered; None while they are not."""
         if self._since is None:
             return None
         gap = self._clock.monotonic() - self._last_seen
@@ -46,7 +47,7 @@ class Answering:
         if self._has_outage or gap > self._lease_seconds or jump > JUMP_US:
             self._restart()
         self._last_seen, self._offset_us = self._clock.monotonic(), self._offset()
-        return self._since
+        return AnsweredTime(self._since, self._clock.now())
 
     def _restart(self) -> None:
         self._since = self._clock.now()

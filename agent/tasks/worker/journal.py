@@ -8,6 +8,7 @@ from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, Re
 from agent.steps.types.call_records import CallResult, Intent
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
+from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.store.db import json_values
 from agent.tasks.commit.batch import JournalEntry
@@ -36,14 +37,18 @@ class WorkerJournal:
         return await self._queue.keep(claim_of(attempt_input), text)
 
     async def operate(
-        self, attempt_input: AttemptInput, intent: Intent, operation: StateOperation
+        self,
+        attempt_input: AttemptInput,
+        intent: Intent,
+        operation: StateOperation | SnapshotOperation,
     ) -> Json:
-        """Read or change `state`; return the answer once it is durable."""
-        await self._record(
-            JournalEntry(
-                claim_of(attempt_input), attempt_input.graph, intent=intent, state=operation
-            )
-        )
+        """Use `state` or append a snapshot; return the answer once it is durable."""
+        entry = JournalEntry(claim_of(attempt_input), attempt_input.graph, intent=intent)
+        if isinstance(operation, StateOperation):
+            entry.state = operation
+        else:
+            entry.snapshot = operation
+        await self._record(entry)
         return operation.answer
 
     def resolve(self, attempt_input: AttemptInput, result: CallResult) -> None:
@@ -89,6 +94,9 @@ class WorkerJournal:
         if entry.state is not None and entry.state.refusal is not None:
             text = entry.state.refusal
             raise DefiniteFailure(text, code="state_full", kind="limit", may_retry=False)
+        if entry.snapshot is not None and entry.snapshot.refusal is not None:
+            text = entry.snapshot.refusal
+            raise DefiniteFailure(text, code="snapshot_refused", kind="limit", may_retry=False)
         if entry.problem is not None:
             text = f"what it is about to do cannot be recorded: {entry.problem}"
             raise DefiniteFailure(text, code="not_recorded", kind="internal")

@@ -64,7 +64,7 @@ class Slots:
             if is_stopping
             else max(slots, _DUE_TASKS_OF_A_POLL if must_query_due else 0),
             must_query_due=must_query_due,
-            answering_since=self._answering.since(),
+            answering=self._answering.time(),
         )
 
     def note_commit(self, result: TxResult) -> None:

@@ -4,9 +4,11 @@ import pytest
 
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
+from agent.core.clock import SECOND
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import reads
+from agent.tasks.rules.claiming import AnsweredTime
 from agent.tasks.rules.work_parts import WorkClaim
 from agent.tasks.state.rows import TASK_COLUMNS
 from agent.workflows.graph import Fanout, RetryPolicy
@@ -211,6 +213,29 @@ def test_time_without_a_daemon_does_not_count(bench: WorkBench, answering: float
     assert bench.call(lease, "heartbeat").lost is None
     bench.pass_time(61, answering_seconds=answering + 61)
     assert bench.work_statuses() == ["expired"]
+
+
+def test_a_clock_that_jumps_inside_a_commit_expires_nothing(bench: WorkBench) -> None:
+    """A lease is over by the time in which workers were answered, not by the transaction's own."""
+    bench.hand.start(graph(worker_step()))
+    bench.offer()
+    bench.claim()
+    before = bench.hand.clock.now()
+    bench.hand.skip(3600)
+    bench.hand.commit(answering=AnsweredTime(before - 3600 * SECOND, before))
+    assert bench.work_statuses() == ["leased"]
+
+
+def test_a_late_result_does_not_end_the_next_attempt(bench: WorkBench) -> None:
+    """The work was offered again: the first worker's result is refused, and the step waits."""
+    task = bench.hand.start(graph(worker_step()))
+    bench.offer()
+    late = bench.claim()
+    bench.pass_time(61)
+    bench.offer()
+    bench.claim()
+    assert bench.complete(late).lost == "expired"
+    assert bench.hand.statuses(task) == {"w": "waiting"}
 
 
 def test_a_process_that_answers_no_workers_expires_nothing(bench: WorkBench) -> None:
