@@ -6,12 +6,13 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 FAULTS := $(or $(KILLS),100)
+LEASES := $(or $(KILLS),1000)
 KILLS ?= 2000
 
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test thorough quick fuzz check format campaign siege simulate cron bench crashpoints mutants constraints man audit docs clean
+.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -58,10 +59,24 @@ format: .venv/for-tests ## put the code into its usual form
 
 campaign: .venv/for-tests ## kill agents KILLS times on SQLite, half as often on PostgreSQL, and count
 	$(BIN)/python -m tests.crash.campaign --sqlite $(KILLS) --postgres $$(($(KILLS) / 2)) $(ARGS)
+	$(BIN)/python -m tests.crash.worker_campaign --sqlite $$(($(KILLS) / 4)) --postgres $$(($(KILLS) / 4)) $(ARGS)
+
+leases: .venv/for-tests ## kill external workers and their agent KILLS times on each database, and judge
+	$(BIN)/python -m tests.crash.worker_campaign --sqlite $(LEASES) --postgres $(LEASES) $(ARGS)
 
 # KILLS=300 for more faults on each database; ARGS="--seed 7" for the same choices again.
 siege: .venv/for-tests ## kill, stop and restart agents and PostgreSQL, and judge from outside alone
 	$(BIN)/python -m tests.siege --sqlite $(FAULTS) --postgres $(FAULTS) $(ARGS)
+
+# Ray and Dask have an environment of their own: together they are larger than everything else.
+conformance: build/conformance/made ## run the tests of executors on local clusters of Ray and Dask too
+	@AGENT_TEST_CLUSTERS=1 build/conformance/bin/python -m pytest -n 0 tests/steps/executors/test_conformance.py $(ARGS)
+
+build/conformance/made: pyproject.toml
+	@echo "setting up build/conformance (once; some minutes)"
+	@$(PYTHON) -m venv build/conformance
+	@build/conformance/bin/python -m pip install -qq --disable-pip-version-check -e ".[test,ray,dask]"
+	@touch $@
 
 crashpoints: .venv/for-tests ## end a daemon at every sync of its work, and at every one of its recovery
 	$(BIN)/python -m tests.crash.crashpoints $(ARGS)
@@ -80,7 +95,7 @@ mutants: .venv/for-tests ## break the engine on purpose, one way at a time; ever
 
 # Each file by its hash, for every platform and every Python that we support. It names no registry.
 constraints: .venv/for-audits ## pin what a release installs, in constraints.txt
-	@$(BIN)/uv pip compile -q pyproject.toml --extra openai --extra mcp --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --extra otel --extra openai --extra mcp --universal --upgrade \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra openai --extra mcp --extra slack --extra artifacts --extra watch --extra notify --extra mail --extra keyring --extra otel --universal --upgrade \
 		--python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make constraints" -o constraints.txt
 

@@ -21,6 +21,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     store       schema, migrations, all SQL, SQLite and PostgreSQL
     telemetry   traces by OpenTelemetry: ids, spans, the exporter
     config      settings and where they are read from
+    queue       the client of external workers, for programs outside; needs no other part
     core        clock, ids, state machines, logging, locks, redaction
 """
 

@@ -251,6 +251,7 @@ def build_worker(settings: "Settings", database: Database) -> "Worker":
         mail=settings.mail,
     )
     worker.services.spans = open_telemetry(settings)
+    _set_executors(worker, settings)
     worker.services.messenger = ChannelMessenger(settings, database)
     worker.services.memory = ToolMemory(Memories(database, clock))
     worker.services.engine = EngineControl(database, clock, settings.engine.steps_per_task)
@@ -272,12 +273,45 @@ def reconfigure_worker(worker: "Worker", old: "Settings", settings: "Settings") 
     services.limits = limits_of(settings)
     services.mcp = settings.mcp_servers
     services.mail = settings.mail
+    _set_executors(worker, settings)
     if (old.channels, old.notify) != (settings.channels, settings.notify):
         if services.messenger is not None:
             # Messages may be on their way: it is closed with the worker.
             services.resources[f"messenger {id(services.messenger)}"] = services.messenger
         services.messenger = ChannelMessenger(settings, worker.database)
     worker.apply(settings.engine)
+
+
+def _set_executors(worker: "Worker", settings: "Settings") -> None:
+    from agent.steps.executors.registry import Executors
+
+    services = worker.services
+    services.has_default_executor = settings.steps.executor != "local"
+    services.executors = Executors(
+        settings.steps.executor,
+        settings.executors,
+        settings.jobs_url,
+        lambda: blob_stores_of(settings),
+        f"{run_job.__module__}:{run_job.__name__}",
+    )
+
+
+def run_job(spec_address: str, settings: "Settings | None" = None) -> int:
+    """Run one job by the address of its specification; return the exit code.
+
+    A launcher on another machine calls this, where the configuration of that machine counts: only the
+    options of the store and the sources of secrets are read from it.
+    """
+    import asyncio
+
+    from agent.config.loader import load
+    from agent.steps.executors import job_objects, job_runner
+
+    settings = settings or load()
+    configure_secrets(settings)
+    stores = blob_stores_of(settings)
+    objects = job_objects.of_spec(spec_address, lambda: stores.options(spec_address))
+    return asyncio.run(job_runner.run(objects))
 
 
 def open_telemetry(settings: "Settings") -> "SpanSink | None":

@@ -10,7 +10,7 @@ ENGINES: Final = (
 )  # fmt: skip
 STORES: Final = ("sqlite", "postgres")
 WORKLOADS: Final = (
-    "W", "workers", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest", "triggers",
+    "W", "workers", "work", "answer", "recovery", "wide", "claim", "yaml", "compile", "rest", "triggers",
     "pages", "cli",
 )  # fmt: skip
 

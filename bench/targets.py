@@ -62,6 +62,7 @@ def compare(rows: list[Row]) -> list[Comparison]:
         found += _alone(rows, store)
         found += _by_itself([row for row in rows if row["engine"] == "agent"], store)
     found += _workers(rows)
+    found += _external_workers(rows)
     loading = find(rows, workload="compile")
     if loading is not None:
         name = f"seconds to compile a file of {loading['steps']} steps"
@@ -185,6 +186,19 @@ def _workers(rows: list[Row]) -> Iterator[Comparison]:
         yield Comparison(
             f"{name}: CPU a task", row["cpu_ms_per_task"] / one["cpu_ms_per_task"], at_most=1.2
         )
+
+
+def _external_workers(rows: list[Row]) -> Iterator[Comparison]:
+    """Claims through HTTP are at least as fast as those of the faster peer, through its own client."""
+    ours = find(rows, workload="work", engine="agent", store="postgres")
+    peers = [row for row in rows if row["workload"] == "work" and row["engine"] not in _NO_PEERS]
+    if ours is None:
+        return
+    best = max((row["steps_per_s"] for row in peers), default=None)
+    for peer in peers:
+        name = f"postgres, {peer['workers']} external workers: claims/s over {peer['engine']}"
+        limit = 1.0 if peer["steps_per_s"] == best else None
+        yield Comparison(name, ours["steps_per_s"] / peer["steps_per_s"], at_least=limit)
 
 
 def _ratio(

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -39,6 +40,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault(
     "SSL_CERT_FILE", str(Path(__file__).parent / "support" / "tls" / "unrelated_authority.pem")
 )
+
+# Commands remember what they have checked; not in the home directory of the person who runs the tests.
+os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir(), f"agent-tests-cache-{os.getuid()}"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,7 +3,8 @@
 May import everything else; nothing imports it. Entry point: `main.main`. From top to bottom:
 
 - `main` runs the program; it prints the help and the version itself.
-- `program` reads the arguments with typer, and loads the command that they name.
+- `usual_arguments` reads the usual command line by the declarations in `parameters`; `program` reads every
+  other one with typer. Both load only the command that is named.
 - `completion` answers the completion of shells, `man_page` writes the man page from the commands, and
   `usage_examples` has the examples of the help.
 - `commands`: one module per noun. A command parses its arguments, calls an `AgentClient` and prints.
@@ -19,6 +20,6 @@ May import everything else; nothing imports it. Entry point: `main.main`. From t
 To add a command: a function in a module of `commands`, a line in `registry`, and the method that it needs
 in `client.base.AgentClient` and both clients.
 
-Modules import only typer at the top and the rest inside functions, so a command loads only what it
+Modules import `parameters` at the top and the rest inside functions, so a command loads only what it
 uses. An error becomes one message and an exit code, never a traceback.
 """

@@ -227,6 +227,23 @@ def _triggers(kind: str) -> Callable[[_Line], Iterator[Candidate]]:
     return read
 
 
+def _queues(_: _Line) -> Iterator[Candidate]:
+    from agent.cli import session
+
+    with session.client() as client:
+        for queue in client.queues():
+            yield queue["queue"], f"{queue['queued']} waiting"
+
+
+def _dead_letters(_: _Line) -> Iterator[Candidate]:
+    from agent.cli import session
+    from agent.cli.output.terminal import short
+
+    with session.client() as client:
+        for letter in client.dead_letters(None, None, _MOST):
+            yield short(letter["id"]), f"{letter['queue']}: {letter['error']['message']}"
+
+
 def _config_keys(line: _Line) -> Iterator[Candidate]:
     """Yield keys; of `config set`, in every other place."""
     from agent.cli import session
@@ -243,6 +260,7 @@ _BY_METAVAR: Final[dict[str, Callable[[_Line], Iterator[Candidate]]]] = {
     "FILE|NAME": _workflows,
     "WORKFLOW": _workflows,
     "W": _workflows,
+    "QUEUE": _queues,
     "KEY": _config_keys,
     "KEY VALUE...": _config_keys,
 }
@@ -250,6 +268,7 @@ _BY_GROUP: Final[dict[tuple[str, str], Callable[[_Line], Iterator[Candidate]]]] 
     ("workflows", "NAME"): _workflows,
     ("schedules", "NAME"): _triggers("schedule"),
     ("watchers", "NAME"): _triggers("watch"),
+    ("queue", "ID..."): _dead_letters,
     ("approvals", "ID"): _approvals,
     ("approve", "ID"): _approvals,
     ("deny", "ID"): _approvals,

@@ -11,6 +11,7 @@ from agent.cli.errors import CommandError
 
 _DESCRIPTION: Final = re.compile(r"^description:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 _CALLED: Final = re.compile(r"\b(?:call|function|render):[ \t]*[\"']?(\w+):\w+")
+_QUEUE: Final = re.compile(r"\bqueue:[ \t]*(\w+)")
 _CHILD: Final = re.compile(r"\bworkflow:[ \t]*(?:\{name:[ \t]*)?([\w-]+)")
 _DIRECTORY: Final = re.compile(r"\b(?:directory|path):[ \t]*([\w-]+)[,}\s]")
 
@@ -24,7 +25,11 @@ def directory() -> Path:
 
 def names() -> dict[str, Path]:
     """Return the example workflows by name."""
-    files = sorted([*directory().glob("*.yaml"), *directory().glob("watch/*.yaml")])
+    files = sorted(
+        path
+        for part in ("*.yaml", "watch/*.yaml", "workers/*.yaml")
+        for path in directory().glob(part)
+    )
     return {path.stem: path for path in files}
 
 
@@ -60,7 +65,8 @@ def _needed(file: Path) -> Iterator[Path]:
     if file.suffix != ".yaml":
         return
     text = file.read_text(encoding="utf-8")
-    for pattern, suffix in ((_CALLED, ".py"), (_CHILD, ".yaml")):
+    # The worker of a queue has its name.
+    for pattern, suffix in ((_CALLED, ".py"), (_QUEUE, ".py"), (_CHILD, ".yaml")):
         for name in pattern.findall(text):
             if (file.parent / f"{name}{suffix}").is_file():
                 yield file.parent / f"{name}{suffix}"

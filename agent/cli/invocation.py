@@ -1,7 +1,6 @@
 """One run of the program: its global options, how it was called, and which user called it."""
 
 import os
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -50,8 +49,10 @@ def user() -> str:
 def _name() -> str:
     # The program may not be on the PATH.
     own = Path(sys.argv[0])
-    on_path = shutil.which("agent")
-    if own.name != "agent" or (on_path is not None and Path(on_path).absolute() == own.absolute()):
+    # As `shutil.which` does it, which takes long to load.
+    places = [Path(each, "agent") for each in os.get_exec_path()]
+    on_path = next((each for each in places if os.access(each, os.X_OK)), None)
+    if own.name != "agent" or (on_path is not None and on_path.absolute() == own.absolute()):
         return "agent"
     try:
         return str(own.absolute().relative_to(Path.cwd()))

@@ -14,9 +14,7 @@ def main() -> None:
     try:
         try:
             if not _answers_at_once(sys.argv[1:]):
-                from agent.cli.program import program
-
-                program()(prog_name="agent")
+                _run(sys.argv[1:])
         finally:
             # What is still buffered; at its own end Python would complain about a closed pipe.
             sys.stdout.flush()
@@ -30,6 +28,18 @@ def main() -> None:
         from agent.cli.errors import leave
 
         leave(error, as_json="--json" in sys.argv)
+
+
+def _run(words: list[str]) -> None:
+    from agent.cli import usual_arguments
+
+    command = usual_arguments.command_of(words)
+    if command is not None:
+        command()
+    else:
+        from agent.cli.program import program
+
+        program()(prog_name="agent")
 
 
 def _answers_at_once(arguments: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The commands as typer reads them; each is imported when it runs.
+"""The commands as typer reads them, for all but the usual command lines; each is imported when it runs.
 
 `registry` has the names. Typer would build all commands, with all their parameters, to run one.
 """
@@ -6,6 +6,7 @@
 from collections.abc import Iterator, MutableMapping
 from functools import cache
 from importlib import import_module
+from types import FunctionType
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from agent.cli import front_page, invocation, plain_values, registry
+from agent.cli.parameters import Argument, Option
 from agent.cli.usage_examples import EXAMPLES, lines
 
 
@@ -58,9 +60,12 @@ def _build(entry: registry.Command) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     is_group = isinstance(found, typer.Typer)
     if is_group:
+        for registered in (found.registered_callback, *found.registered_commands):
+            if registered is not None:
+                registered.callback = _with_typers_declarations(registered.callback)
         app.add_typer(found, name=entry.name)
     else:
-        app.command(entry.name)(found)
+        app.command(entry.name)(_with_typers_declarations(found))
     built: Any = get_command(app)
     command = built.commands[entry.name] if is_group else built
     if examples := EXAMPLES.get(entry.name):
@@ -69,6 +74,33 @@ def _build(entry: registry.Command) -> Any:
     for each in (command, *getattr(command, "commands", {}).values()):
         plain_values.keep(each)
     return command
+
+
+def _with_typers_declarations(function: Any) -> Any:
+    """Return the same function, with parameters that typer can read."""
+    own = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    own.__doc__ = function.__doc__
+    own.__annotations__ = {
+        name: _typers_own(annotation) for name, annotation in function.__annotations__.items()
+    }
+    return own
+
+
+def _typers_own(annotation: Any) -> Any:
+    declared = getattr(annotation, "__metadata__", (None,))[0]
+    if isinstance(declared, Argument):
+        return Annotated[annotation.__origin__, typer.Argument(**declared.details)]
+    if isinstance(declared, Option):
+        own = typer.Option(*declared.names, **declared.details)
+        return Annotated[annotation.__origin__, own]
+    return annotation
 
 
 def _print_version(is_requested: bool) -> None:

@@ -13,6 +13,7 @@ TASKS: Final = "Tasks"
 CONTROL: Final = "Control tasks"
 QUESTIONS: Final = "Questions to people"
 TRIGGERS: Final = "Schedules and watchers"
+EXTERNAL: Final = "External workers"
 CHAT: Final = "Chat"
 MEMORY: Final = "Memory and state"
 ADMINISTRATION: Final = "Administration"
@@ -24,6 +25,7 @@ GROUPS: Final = (
     CONTROL,
     QUESTIONS,
     TRIGGERS,
+    EXTERNAL,
     CHAT,
     MEMORY,
     ADMINISTRATION,
@@ -51,6 +53,7 @@ COMMANDS: Final = (
     Command("reload", SET_UP, "reload", "reload", "Let the running agent apply its changed configuration."),
     Command("stop", SET_UP, "stop", "stop", "Stop the running agent, and wait until it has ended."),
     Command("worker", SET_UP, "up", "worker", "Start one more worker, on PostgreSQL."),
+    Command("job", SET_UP, "job", "job", "Run the one job that TASK_SPEC_PATH names."),
     Command("service", SET_UP, "service", "app", "Run the agent as a service of systemd or launchd."),
     Command("config", SET_UP, "config", "app", "Print the settings in force, with their sources, or set one."),
     Command("doctor", SET_UP, "doctor", "doctor", "Check configuration, workflows, database and agent."),
@@ -87,6 +90,7 @@ COMMANDS: Final = (
     Command("schedules", TRIGGERS, "schedules", "app", "List and control schedules."),
     Command("watchers", TRIGGERS, "watchers", "app", "List and control watchers."),
     Command("triggers", TRIGGERS, "triggers", "triggers", "List schedules and watchers."),
+    Command("queue", EXTERNAL, "queue", "app", "List queues, requeue dead letters, work on steps."),
     Command("chat", CHAT, "chat", "chat", "Talk to the assistant and run the commands of chats."),
     Command("conversations", CHAT, "conversations", "app", "List, show and delete what is kept of conversations."),
     Command("pair", CHAT, "pairing", "pair", "Pair a chat account, so that it may use the agent."),

@@ -48,6 +48,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "approve": (("agent approve 5b1d2e3f", "the step runs as shown"),),
     "answer": (("agent answer 5b1d2e3f blue", "a question that takes a value"),),
     "schedules": (("agent schedules run backup", "now, in addition to its times"),),
+    "queue": (
+        ("agent queue work reviews -- ./review.sh", "run a command for each step of a queue"),
+        ("agent queue dead --count", "dead letters, by queue and error"),
+        ("agent queue requeue --all --error heartbeat_timeout", "put some of them back"),
+    ),
     "token": (("agent token create phone --scope read", "for a program or a device"),),
     "completion": (
         ("source <(agent completion bash)", "for this shell"),

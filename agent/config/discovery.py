@@ -12,11 +12,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from agent.core.file_trust import ROOT, trust_in, user_name
+from agent.core.quick_dataclasses import dataclass
 
 DEFAULT_FILE: Final = "config.toml"
 DEFAULT_DATABASE: Final = Path("data", "agent.db")
@@ -34,9 +34,9 @@ the settings, which take long to load."""
 
 How = Literal["--config", "AGENT_CONFIG", "here", "above", "user", "none"]
 
-_HEADING: Final = re.compile(r"^[ \t]*\[\[?\s*[\"']?([\w-]+)", re.MULTILINE)
-_DOTTED_KEY: Final = re.compile(r"^[ \t]*([\w-]+)\s*[.=]", re.MULTILINE)
-_CONTENT: Final = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
+_HEADING: Final = r"^[ \t]*\[\[?\s*[\"']?([\w-]+)"
+_DOTTED_KEY: Final = r"^[ \t]*([\w-]+)\s*[.=]"
+_CONTENT: Final = r"^[ \t]*[^#\s]"
 
 
 class ConfigError(Exception):
@@ -131,8 +131,12 @@ def _is_ours(file: Path) -> bool:
     except OSError:
         # It may be ours: to go on would use another database in silence.
         return True
-    names = {*_HEADING.findall(text), *_DOTTED_KEY.findall(text.partition("[")[0])}
-    return not _CONTENT.search(text) or not names.isdisjoint(SECTIONS)
+    top_level = text.partition("[")[0]
+    names = {
+        *re.findall(_HEADING, text, re.MULTILINE),
+        *re.findall(_DOTTED_KEY, top_level, re.MULTILINE),
+    }
+    return not re.search(_CONTENT, text, re.MULTILINE) or not names.isdisjoint(SECTIONS)
 
 
 def _check_owner(path: Path, here: Path, environment: Mapping[str, str]) -> None:

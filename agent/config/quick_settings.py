@@ -1,19 +1,19 @@
 """Settings for commands that need few of them, without loading pydantic.
 
-To check a whole configuration takes longer than most commands. So the hash of a file that was found
-to be right is kept in the home directory. As long as the file has that hash, a command takes the few
-values that it needs as they stand in it. Every other setting, and every other file, is read and
-checked as a whole.
+To check a whole configuration takes longer than most commands, and so does reading TOML. So the hash of a
+file that was found to be right is kept in the user's cache directory, with the few values that commands
+need. As long as the file has that hash, these values hold. Every other setting, and every other file, is
+read and checked as a whole.
 """
 
-import tomllib
+import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent.config.locations import Locations
+from agent.core.user_cache import UserCache
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -27,7 +27,6 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 """The settings that are taken as they stand, with the models' defaults; a test compares them."""
 
-_CHECKED: Final = "config.checked"
 _PREFIX: Final = "AGENT_"
 _URL: Final = "AGENT_DATABASE__URL"
 _ADDRESSES: Final = ("sqlite:////", "postgresql://", "postgres://")
@@ -48,21 +47,27 @@ def settings_at(
     url = environment.get(_URL, "")
     if set_here - {_URL} or (url and not url.startswith(_ADDRESSES)):
         return load()
-    try:
-        text = b"" if file is None else file.read_bytes()
-        document = tomllib.loads(text.decode())
-        home = base / (
-            environment.get("AGENT_HOME") or document.get("agent", {}).get("home", "data")
-        )
-    except (OSError, ValueError, TypeError, AttributeError):
-        # The other way says what is wrong.
-        return load()
-    digest = _hash(version, text)
-    if file is not None and not _is_checked(home, digest):
-        checked = load()
-        _remember(home, digest)
-        return checked
+    document: dict[str, Any] = {}
+    if file is not None:
+        try:
+            text = file.read_bytes()
+        except OSError:
+            # The other way says what is wrong.
+            return load()
+        # By its path too, so that configurations with the same text have a memory each.
+        memory = UserCache("config", environment, f"{version}\0{file.absolute()}\0".encode() + text)
+        remembered = memory.read()
+        if remembered is None:
+            checked = load()
+            values = _values_in(text)
+            # Of a password there is no second copy: such a file is read each time.
+            memory.write(
+                "" if "@" in values.get("database", {}).get("url", "") else json.dumps(values)
+            )
+            return checked
+        document = json.loads(remembered) if remembered else _values_in(text)
     if environment.get("AGENT_HOME"):
+        home = base / environment["AGENT_HOME"]
         document.setdefault("agent", {})["home"] = str(home.absolute())
     if url:
         document.setdefault("database", {})["url"] = url
@@ -107,20 +112,13 @@ class _Section:
         return getattr(getattr(self._settings.whole, self._name), key)
 
 
-def _is_checked(home: Path, digest: str) -> bool:
-    with suppress(OSError):
-        return (home / _CHECKED).read_text("ascii", "replace").strip() == digest
-    return False
+def _values_in(text: bytes) -> dict[str, dict[str, Any]]:
+    """Return the values that commands need, of a file that was found to be right."""
+    import tomllib
 
-
-def _remember(home: Path, digest: str) -> None:
-    # Without it the next command checks the file again.
-    with suppress(OSError):
-        if home.is_dir():
-            (home / _CHECKED).write_text(f"{digest}\n", "ascii")
-
-
-def _hash(version: str, text: bytes) -> str:
-    from hashlib import sha256
-
-    return sha256(version.encode() + b"\0" + text).hexdigest()
+    document = tomllib.loads(text.decode())
+    return {
+        section: {key: values[key] for key in DEFAULTS[section].keys() & values.keys()}
+        for section, values in document.items()
+        if section in DEFAULTS
+    }

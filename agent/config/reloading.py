@@ -19,6 +19,7 @@ RELOADED: Final = (
     "engine.shutdown_seconds",
     "engine.slots",
     "engine.task_depth",
+    "executors",
     "http",
     "llm",
     "log",

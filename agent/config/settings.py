@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from agent.config.channels import ChannelSettings, NotifySettings
+from agent.config.executors import ExecutorSettings
 from agent.config.locations import Locations
 from agent.config.mail import MailSettings
 from agent.config.models import (
@@ -177,6 +178,11 @@ class StepSettings(Section):
         ge=1024,
         le=1_073_741_824,
         description="What one attempt may write to its log; the rest is dropped.",
+    )
+    executor: Literal["local", "process", "job", "ray", "dask"] = Field(
+        default="local",
+        description="Where the code of `python` and `shell` steps runs that have no `executor`:"
+        " local (in this process), process, job, ray or dask.",
     )
     attach_from: list[Bare] = Field(
         default_factory=list,
@@ -342,6 +348,7 @@ class Settings(Section, Locations):
     steps: StepSettings = Field(default_factory=StepSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     shell: ShellSettings = Field(default_factory=ShellSettings)
+    executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
@@ -378,6 +385,13 @@ class Settings(Section, Locations):
         if self.artifacts_url and "://" not in self.artifacts_url:
             places.append(Path(self.artifacts_url))
         return places
+
+    @property
+    def jobs_url(self) -> str:
+        """Where the objects of jobs are: in the artifact store, or in the home directory."""
+        if self.artifacts_url:
+            return f"{self.artifacts_url.rstrip('/')}/jobs"
+        return str((self.home / self.executors.job.directory).absolute())
 
     @property
     def mcp_servers(self) -> dict[str, McpSettings]:

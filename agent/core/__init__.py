@@ -10,5 +10,6 @@
   from outside safe to show. `scopes`: what a token may do. `audit`: the log of operator commands.
 - `process_lock` and `database_file`: one daemon per SQLite file. `file_trust`: who can change a file.
   `file_sync`, `file_descriptors`: durable files, and the limit on open ones.
-- `logging`, `log_limit`: structlog's set-up. `key_values`: `key=value` as people type it.
+- `logging`, `log_limit`: structlog's set-up. `key_values`: `key=value` as people type it. `tracebacks`: the frames of
+  a user's own code.
 """

@@ -5,8 +5,9 @@ thing than `tasks.origin_id`, the first task of a line of retries.
 """
 
 import json
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from agent.core.quick_dataclasses import dataclass, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class ChatOrigin:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return asdict(self)
+        return values_of(self)
 
     def dump(self) -> str:
         """Return it as it is stored."""

@@ -18,9 +18,10 @@ import fcntl
 import os
 import struct
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from agent.core.quick_dataclasses import dataclass, field
 
 CAN_LOCK: Final = hasattr(fcntl, "F_OFD_SETLK")
 """Whether the system has such locks: Linux does. Elsewhere a file beside the database is locked."""

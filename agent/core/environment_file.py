@@ -22,8 +22,8 @@ NAME: Final = ".env"
 _MAX_BYTES: Final = 1_048_576
 _MAX_PROBLEMS: Final = 5
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
-_name = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
-_rest = re.compile(r"[ \t]*(?:[ \t]#[^\n]*)?\r?(?=\n|\Z)")
+_NAME: Final = r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"
+_REST: Final = r"[ \t]*(?:[ \t]#[^\n]*)?\r?(?=\n|\Z)"
 
 
 class EnvironmentFileError(Exception):
@@ -68,7 +68,7 @@ class _Reader:
         indent = len(line) - len(line.lstrip(" \t"))
         if not line.strip() or line[indent] == "#":
             return
-        match = _name.match(self._text, self._at + indent, self._end_of_line(self._at))
+        match = re.compile(_NAME).match(self._text, self._at + indent, self._end_of_line(self._at))
         if match is None:
             raise EnvironmentFileError(
                 "expected NAME=value; a name has letters, digits and _, and no digit in front"
@@ -95,7 +95,7 @@ class _Reader:
                 at += 1
         if at >= len(self._text):
             raise EnvironmentFileError("the quote that begins the value is never closed")
-        rest = _rest.match(self._text, at + 1)
+        rest = re.compile(_REST).match(self._text, at + 1)
         if rest is None:
             raise EnvironmentFileError("there is text after the closing quote")
         self._at = rest.end()

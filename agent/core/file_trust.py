@@ -10,10 +10,11 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+from agent.core.quick_dataclasses import dataclass, replace
 
 EVERYONE: Final = "*"
 ROOT: Final = 0

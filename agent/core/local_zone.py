@@ -6,7 +6,6 @@ import warnings
 from datetime import UTC, datetime, timedelta, tzinfo
 from io import BytesIO
 from typing import Final
-from zoneinfo import ZoneInfo
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _configured: list[tzinfo] = []
@@ -15,6 +14,8 @@ _configured: list[tzinfo] = []
 
 def configure(name: str) -> None:
     """Use a zone by its name from now on; an empty name is the machine's."""
+    from zoneinfo import ZoneInfo
+
     _configured[:] = [ZoneInfo(name)] if name else []
 
 
@@ -41,6 +42,8 @@ def machine_zone() -> tzinfo:
 
 def _zone_of_rules(posix: str) -> tzinfo | None:
     """Return a zone from the rules of POSIX, which the last line of a zone file is made of."""
+    from zoneinfo import ZoneInfo
+
     if not posix:
         return None
     header = b"TZif2" + bytes(15) + b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 0, 1, 4))

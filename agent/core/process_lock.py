@@ -10,11 +10,11 @@ import fcntl
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 from agent.core import database_file
+from agent.core.quick_dataclasses import dataclass, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,9 @@ class Lock:
             file = os.open(self.holder_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(file, 0)
-                os.pwrite(file, json.dumps(asdict(self._holder or LockHolder(0, ""))).encode(), 0)
+                os.pwrite(
+                    file, json.dumps(values_of(self._holder or LockHolder(0, ""))).encode(), 0
+                )
             finally:
                 os.close(file)
 

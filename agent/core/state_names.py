@@ -20,7 +20,7 @@ MAX_CONFLICTS: Final = 20
 
 RESERVED: Final = frozenset({"get", "items", "keys", "values"})
 """Names that templates read as methods of `state` itself."""
-_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,99}")
+_NAME: Final = r"[a-z_][a-z0-9_]{0,99}"
 
 StateKey = tuple[str, str]
 """A value by its scope and its name."""
@@ -40,7 +40,7 @@ def find_name_problem(name: str) -> str | None:
     """Return why a text cannot name a value; None if it can."""
     if name in RESERVED:
         return f"{name!r} is reserved: templates would read it as a method of state"
-    if _NAME.fullmatch(name) is None:
+    if re.fullmatch(_NAME, name) is None:
         return (
             f"{name!r} is no name of a value: it has up to 100 lower-case letters, digits and _,"
             " and does not begin with a digit"

@@ -7,8 +7,9 @@ workers of earlier versions read and write them too.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from agent.core.quick_dataclasses import dataclass, field
 
 Json = Any
 

@@ -5,6 +5,7 @@ They are advice, not problems: a module, a model or a workflow may still be adde
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -41,6 +42,10 @@ def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None
 def _about(
     step: Step, path: Path, known: Mapping[str, Graph], settings: "Settings | None"
 ) -> Iterator[str]:
+    if step.executor is not None and settings is not None:
+        problem = executor_problem(step.executor["name"], settings)
+        if problem is not None:
+            yield problem
     match step.kind:
         case "python":
             yield from _about_function(step, path)
@@ -50,6 +55,24 @@ def _about(
             yield from _about_model(step, settings)
         case "http" if settings is not None:
             yield from _about_address(step, settings)
+
+
+def executor_problem(name: str, settings: "Settings") -> str | None:
+    """Return why an executor cannot run a step with this configuration; None if it can."""
+    executors = settings.executors
+    if name == "job" and not executors.job.command:
+        return (
+            "executor: job needs a command that launches jobs: set command in [executors.job], as in"
+            ' ["agent", "job"]'
+        )
+    if name == "ray" and find_spec("ray") is None:
+        return "executor: ray needs a library: python -m pip install ray"
+    if name == "dask":
+        if find_spec("distributed") is None:
+            return "executor: dask needs a library: python -m pip install distributed"
+        if not executors.dask.address:
+            return "executor: dask needs the address of a scheduler in [executors.dask]"
+    return None
 
 
 def _about_function(step: Step, path: Path) -> Iterator[str]:

@@ -25,10 +25,11 @@ from agent.server.header_limits import CONNECTION
 from agent.server.idempotency import IdempotencyKeys
 from agent.server.live_feed import LiveFeed
 from agent.server.metrics import ServerMetrics
-from agent.server.pages.notices import Notices
-from agent.server.pages.page_registry import sections_of
+from agent.server.pages.framework.notices import Notices
+from agent.server.pages.framework.page_registry import sections_of
+from agent.server.pages.framework.renderings import Renderings
+from agent.server.pages.framework.sent_forms import SentForms
 from agent.server.pages.page_set import PAGES
-from agent.server.pages.renderings import Renderings
 from agent.server.problems import problem_of
 from agent.server.readiness import Readiness
 from agent.server.request_guard import PageAccess, RequestGuard
@@ -47,6 +48,7 @@ from agent.server.routes import (
     load,
     memories,
     results,
+    sign_in_links,
     snapshots,
     state,
     steps,
@@ -63,9 +65,11 @@ from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
 from agent.server.work_calls import WorkCalls
+from agent.server.workflow_files import WorkflowFiles
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
+from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.worker import Worker
 
 ROUTES: list[RouteRegistry] = [
@@ -88,6 +92,7 @@ ROUTES: list[RouteRegistry] = [
     hooks.routes,
     links.routes,
     settings_routes,
+    sign_in_links.routes,
     health.routes,
     load.routes,
     description.routes,
@@ -134,6 +139,8 @@ def build_context(
         tokens=tokens,
         sessions=sessions,
         live_feed=LiveFeed(asyncio.get_running_loop(), read_pool, limits.max_streams),
+        graphs=GraphCache(),
+        workflow_files=WorkflowFiles(),
         work=WorkCalls(
             database,
             worker,
@@ -171,6 +178,7 @@ def build_routes(context: Context) -> FastAPI:
     app.state.context = context
     app.state.renderings = Renderings()
     app.state.notices = Notices()
+    app.state.sent_forms = SentForms()
     mount(app, [*ROUTES, *PAGES])
     return app
 

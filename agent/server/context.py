@@ -23,8 +23,10 @@ from agent.server.task_submitter import TaskSubmitter
 from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
 from agent.server.work_calls import WorkCalls
+from agent.server.workflow_files import WorkflowFiles
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
+from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.health import Health
 from agent.telemetry import trace_context
 
@@ -54,6 +56,9 @@ class Context:
     tokens: Tokens
     sessions: Sessions
     live_feed: LiveFeed
+    graphs: GraphCache
+    """The graphs that pages show; not the worker's, which its own thread changes."""
+    workflow_files: WorkflowFiles
     work: WorkCalls
     """The calls of external workers, also for surfaces other than the routes."""
     startup: Startup

@@ -170,6 +170,7 @@ STEP_INSPECTION: Final[dict[str, Any]] = {
             "ended_at": _LATER,
             "config": {"call": "my_steps:check", "with": {"line": {"amount": 12.5}}},
             "config_clipped": False,
+            "executor": None,
             "output": {"ok": True},
             "error": None,
             "traceback": None,

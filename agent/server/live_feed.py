@@ -2,8 +2,8 @@
 
 One reader of the event log serves all pages: fifty streams that each read it would cost the worker a
 good part of its throughput. A message says only "there is something new up to this cursor"; the page
-then fetches itself again (`agent.server.pages.rendering`). Messages are spaced: the more events there
-are, the further apart, up to `_BUSY_SECONDS`.
+then fetches itself again (`agent.server.pages.framework.rendering`). While the worker is busy, messages are
+further apart the more pages are open (`space_seconds`).
 """
 
 import asyncio
@@ -22,8 +22,12 @@ from agent.store.read import views
 _POLL_SECONDS: Final = 0.5
 """Commits of other processes are found by polling."""
 _SPACE_SECONDS: Final = 0.25
+_BUSY_EVENTS_PER_SECOND: Final = 200.0
+"""More than a person's tasks cause; a slow machine under load has more as well."""
 _BUSY_SECONDS: Final = 3.0
-_BUSY_EVENTS: Final = 1000
+_MIN_BUSY_SECONDS: Final = 1.0
+_BUSY_SECONDS_PER_PAGE: Final = 0.04
+_MOST_EVENTS: Final = 1000
 """More events than this since the last message: every page counts as changed."""
 _KEEPALIVE_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 1.0
@@ -37,6 +41,16 @@ class _Page:
     tasks: frozenset[str]
     """It shows only these tasks; empty: all of them."""
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def space_seconds(events: int, seconds: float, pages: int) -> float:
+    """Return the time to the next message, after this number of events in these seconds.
+
+    Each message lets every page fetch itself, which takes time from a busy worker.
+    """
+    if events <= _BUSY_EVENTS_PER_SECOND * seconds:
+        return _SPACE_SECONDS
+    return min(_BUSY_SECONDS, _MIN_BUSY_SECONDS + _BUSY_SECONDS_PER_PAGE * pages)
 
 
 class LiveFeed:
@@ -118,29 +132,32 @@ class LiveFeed:
     async def _read_events(self) -> None:
         """Read the log as long as there are pages."""
         self._cursor = None
+        read_at = self._loop.time()
         while self._pages and not self._is_closed:
             self._is_notified = False
             self._wakeup.clear()
-            changed = await self._read()
+            changed, events = await self._read()
+            seconds, read_at = self._loop.time() - read_at, self._loop.time()
             for page in self._pages:
                 if changed is None or (changed and not page.tasks) or page.tasks & changed:
                     page.has_news.set()
-            await asyncio.sleep(_BUSY_SECONDS if changed is None else _SPACE_SECONDS)
+            await asyncio.sleep(space_seconds(events, seconds, len(self._pages)))
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await self._wakeup.wait()
 
-    async def _read(self) -> set[str] | None:
+    async def _read(self) -> tuple[set[str] | None, int]:
+        """Return the tasks that changed since the last read, None for all, and how many events there were."""
         try:
             if self._cursor is None:
                 # Pages fetch themselves again when their stream opens: nothing before it is missed.
                 self._cursor = await self._read_pool.read(views.latest_event)
-                return set()
+                return set(), 0
             cursor = self._cursor
-            changed, self._cursor = await self._read_pool.read(
-                lambda connection: event_log.changed_tasks(connection, cursor, _BUSY_EVENTS)
+            changed, events, self._cursor = await self._read_pool.read(
+                lambda connection: event_log.changed_tasks(connection, cursor, _MOST_EVENTS)
             )
-            return changed
+            return changed, events
         except (Problem, StoreError):
             # Overloaded, or no database at the moment: the streams stay open.
-            return set()
+            return set(), 0

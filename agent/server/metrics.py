@@ -37,13 +37,19 @@ class DatabaseGauges:
     """Failures in a row, of watchers that fail."""
 
 
-def read_gauges(connection: Connection, clock: Clock) -> DatabaseGauges:
-    """Read the gauges."""
+def read_gauges(
+    connection: Connection, clock: Clock, most_tasks: int | None = None
+) -> DatabaseGauges:
+    """Read the gauges; tasks of each status are counted up to a bound, if there is one."""
     next_wake_time = reads.next_wake_time(connection)
     today = str(to_iso(clock.now()))[:10]
     age = 0.0 if next_wake_time is None else max(0.0, (clock.now() - next_wake_time) / SECOND)
     return DatabaseGauges(
-        tasks=health.task_counts(connection),
+        tasks=(
+            health.task_counts(connection)
+            if most_tasks is None
+            else health.task_counts_up_to(connection, most_tasks)
+        ),
         steps=health.open_step_counts(connection),
         unknowns=len(health.unknown_calls(connection)),
         workers=len(workers.live_workers(connection)),

@@ -9,6 +9,7 @@ Entry point: `attempt.runner.run(attempt_input, signals, services)`, which the w
 (`agent.tasks.worker.attempts`). Imports point downwards; nothing here imports `agent.tasks`::
 
     agent     the `agent` kind: a model that uses tools, turn by turn
+    executors where the code of `python` and `shell` steps runs: processes, jobs, clusters
     kinds     the other kinds, one module each
     mail      SMTP and IMAP: messages, sending, the folder of sent mail
     http      requests: client, address policy, redirects, responses

@@ -83,18 +83,19 @@ def count_after(
 
 def changed_tasks(
     connection: Connection, position: LogPosition, limit: int
-) -> tuple[set[str] | None, LogPosition]:
-    """Return the tasks with events after a position, and the end of the log.
+) -> tuple[set[str] | None, int, LogPosition]:
+    """Return the tasks with events after a position, how many events, and the end of the log.
 
     None stands for too many to list: more than `limit` events. Call it within a snapshot.
     """
     last = max(views.latest_event(connection), position)
     if last == position:
-        return set(), position
+        return set(), 0, position
     condition, order = _after(connection.sql)
     rows = connection.query(
         f"SELECT task_id FROM events WHERE {condition} ORDER BY {order} LIMIT :limit",
         limit=limit + 1,
         **_between(connection, position, last),
     )
-    return (None if len(rows) > limit else {str(task_id) for (task_id,) in rows}), last
+    tasks = None if len(rows) > limit else {str(task_id) for (task_id,) in rows}
+    return tasks, len(rows), last

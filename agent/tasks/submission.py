@@ -7,18 +7,18 @@ existing task's id if the dedupe key is known already.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.core.chat_origin import ChatOrigin
 from agent.core.plain_json import Json
+from agent.core.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import NotFoundError
-from agent.tasks.rules.creation import Submission
-from agent.workflows.compile.inputs import check_inputs, read_inputs
+from agent.tasks.rules.creation import PRIORITIES, Submission
+from agent.workflows.compile.inputs import InputError, check_inputs, read_inputs
 from agent.workflows.diagnostics import WorkflowError, did_you_mean
 from agent.workflows.file_names import file_of
 from agent.workflows.graph import Graph
@@ -143,6 +143,8 @@ def new_submission(
     graph = workflow.graph
     if len(graph.steps) > steps_per_task:
         raise TooManyStepsError(graph, steps_per_task)
+    if priority is not None and priority not in PRIORITIES:
+        raise InputError([f"priority must be {', '.join(PRIORITIES)}, and is {priority!r}"])
     checked = check_inputs(graph, {**(values or {}), **read_inputs(graph, texts or {})})
     encode(checked, "input")
     encode(trigger, "trigger")

@@ -49,12 +49,18 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
     if row.status == TriggerStatus.ACTIVE and row.next_at is not None and is_running:
         late = (now - row.next_at) / SECOND
         if late > _OVERDUE_SECONDS and (row.owned_until or 0) < now:
-            yield "error", f"{row.id} has been due since {to_iso(row.next_at)}"
+            yield "error", f"{row.id} has been due since {_minute(row.next_at)}"
     if row.failures:
         times = "1 poll" if row.failures == 1 else f"{row.failures} polls in a row"
         yield "warning", f"{row.id}: {times} failed: {row.last_error}"
     if row.alert == "silent":
-        yield "warning", f"{row.id} has found nothing new since {to_iso(row.last_item_at)}"
+        yield "warning", f"{row.id} has found nothing new since {_minute(row.last_item_at)}"
+
+
+def _minute(instant: int | None) -> str:
+    return (
+        "it began" if instant is None else f"{(to_iso(instant) or '')[:16].replace('T', ' ')} UTC"
+    )
 
 
 def _polled_only(rows: list[TriggerRow], *, is_running: bool) -> Iterator[str]:

@@ -6,9 +6,10 @@ names of pydantic's own.
 """
 
 import json
-from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from agent.core.quick_dataclasses import fields_of, replace
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -93,10 +94,7 @@ def _adapter(record: Any) -> "TypeAdapter[Any]":
 @cache
 def _defaults(record: Any) -> tuple[tuple[str, Any], ...]:
     """Return each field with its default; a required one has a default that nothing equals."""
-    return tuple(
-        (field.name, field.default_factory() if callable(field.default_factory) else field.default)
-        for field in fields(record)
-    )
+    return tuple((name, field.value()) for name, field in fields_of(record).items())
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from operator import eq
 from typing import Any, TypeVar
 
 from agent.core.escape import is_hidden
+from agent.core.quick_dataclasses import dataclass, values_of
 
 _MAX_SHOWN_COLUMNS = 160
 _MAX_CHARS = 500
@@ -35,7 +35,7 @@ class Problem:
 
     def document(self) -> dict[str, Any]:
         """Return the problem as `--json` prints it."""
-        return asdict(self)
+        return values_of(self)
 
 
 class WorkflowError(ValueError):

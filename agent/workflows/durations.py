@@ -7,8 +7,8 @@ MAX_SECONDS: Final = 365 * 86_400.0
 """One year: more than that is a mistake."""
 
 _UNITS: Final = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|w|d|h|m|s)")
-_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_PART: Final = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|w|d|h|m|s)"
+_WHOLE: Final = f"(?:{_PART})+"
 
 PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|w|d|h|m|s))+$"
 """For editors: the same form as a JSON Schema pattern."""
@@ -19,7 +19,7 @@ def parse_duration(value: object) -> float:
     if not isinstance(value, str):
         raise ValueError(f"a duration is text with a unit, such as {_suggested(value)}")
     text = value.strip()
-    if not _WHOLE.fullmatch(text):
+    if not re.fullmatch(_WHOLE, text):
         if text.startswith("-"):
             raise ValueError(f"a duration cannot be negative, as {value!r} is")
         shown = text if len(text) <= 40 else text[:37] + "..."
@@ -27,7 +27,7 @@ def parse_duration(value: object) -> float:
             f"{shown!r} is not a duration; write a number and a unit (ms, s, m, h, d, w), "
             "such as 30s, 5m or 1h30m"
         )
-    parts = _PART.findall(text)
+    parts = re.findall(_PART, text)
     order = [list(_UNITS).index(unit) for _, unit in parts]
     if order != sorted(set(order)):
         raise ValueError(f"{text!r} names its units twice or out of order; write the largest first")

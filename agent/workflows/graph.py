@@ -6,12 +6,12 @@ stored, and immutable. Steps are ordered: a step's position in the list is its i
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
+from agent.core.quick_dataclasses import dataclass, field
 from agent.core.state_names import SHARED, workflow_scope
 from agent.workflows.checked_record import CheckedRecord, Within
 from agent.workflows.templates.templates import has_templates
@@ -105,6 +105,8 @@ class Step(CheckedRecord):
     """The values of `state` that the templates of `set_state` name."""
     reads_now: bool = False
     """Whether its templates name `now` or `today`."""
+    executor: dict[str, Any] | None = None
+    """Where its code runs: the executor's name and its options. None: as the configuration says."""
 
     @classmethod
     def trusted(cls, document: dict[str, Any]) -> "Step":
@@ -115,6 +117,11 @@ class Step(CheckedRecord):
         if document.get("fanout") is not None:
             parts["fanout"] = Fanout.trusted(document["fanout"])
         return cls(**{**document, **parts})
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether its code runs outside of the worker's own process, which it cannot crash then."""
+        return self.executor is not None and self.executor["name"] != "local"
 
     @cached_property
     def has_templates(self) -> bool:

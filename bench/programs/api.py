@@ -8,10 +8,7 @@ and must have succeeded.
 
 import asyncio
 import itertools
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import process, usage
+from bench.daemon import running_daemon
 from bench.wire import Answer, Wires
 
 _PATIENCE_SECONDS: Final = 120.0
@@ -72,46 +70,14 @@ def main(
 
 @contextmanager
 def _daemon(directory: Path, settings: dict[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Run `agent up` in a directory; give its process, its port and its token."""
+    """Run a daemon with the workflows of the load."""
     workflows = directory / "workflows"
     workflows.mkdir()
     (workflows / "api_steps.py").write_text(_STEPS, encoding="utf-8")
     (workflows / "quick.yaml").write_text(_QUICK, encoding="utf-8")
     (workflows / "naps.yaml").write_text(_NAPS.format(), encoding="utf-8")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_")}
-    environment |= {
-        "PYTHONPATH": str(process.ROOT),
-        "NO_COLOR": "1",
-        "AGENT_SERVER__PORT": "0",
-        "AGENT_LOG__LEVEL": "warning",
-        **settings,
-    }
-    with (directory / "daemon.log").open("w+", encoding="utf-8") as log:
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "agent.cli", "up"],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        try:
-            assert daemon.stdout is not None
-            for line in daemon.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                    break
-            else:
-                raise RuntimeError((directory / "daemon.log").read_text())
-            token = (directory / "data" / "token").read_text(encoding="utf-8").strip()
-            yield daemon.pid, int(found[1]), token
-        finally:
-            daemon.send_signal(signal.SIGTERM)
-            try:
-                daemon.communicate(timeout=_PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.communicate()
+    with running_daemon(directory, settings) as found:
+        yield found
 
 
 class _Load:

@@ -20,6 +20,7 @@ from bench.workloads import (
     triggers,
     w,
     wide,
+    work,
     workers,
     yaml,
 )
@@ -37,6 +38,7 @@ class Workload:
 WORKLOADS: Final[dict[str, Workload]] = {
     "W": Workload(w.run),
     "workers": Workload(workers.run),
+    "work": Workload(work.run),
     "answer": Workload(answer.run, is_repeated=False),
     "recovery": Workload(recovery.run, is_repeated=False),
     "wide": Workload(wide.run, is_repeated=False),

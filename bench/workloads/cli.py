@@ -59,7 +59,11 @@ class _CommandBench:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_")}
         # Users have compiled modules.
         inherited.pop("PYTHONDONTWRITEBYTECODE", None)
-        self._environment = inherited | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        self._environment = inherited | {
+            "PYTHONPATH": str(ROOT),
+            "NO_COLOR": "1",
+            "XDG_CACHE_HOME": str(directory / "cache"),
+        }
         config = directory / "config.toml"
         config.write_text(f'[database]\nurl = "{url}"\n', encoding="utf-8")
         self._files = []

@@ -5,7 +5,7 @@ import pytest
 from agent.approvals import approval_documents
 from agent.channels.chat import message_texts
 from agent.cli.output import task_view
-from agent.server.pages import answer_page
+from agent.server.pages.inbox import answer_page
 from agent.tasks.read_models import person_waits
 from tests.support.approvals import everything, pending, say, token
 from tests.support.engine import Engine, eventually, graph, step

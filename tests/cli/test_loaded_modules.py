@@ -25,9 +25,9 @@ names = sorted(sys.modules)
 print(json.dumps([code, len(names), sorted({name.split(".")[0] for name in names})]), file=sys.stderr)
 """
 HEAVY = {
-    "alembic", "anthropic", "apscheduler", "asyncio", "email", "fastapi", "httpx", "jinja2",
-    "jsonschema_rs", "mcp", "openai", "prompt_toolkit", "psycopg", "pydantic", "rich", "ruamel",
-    "sqlalchemy", "sqlmodel", "ssl", "structlog", "tomlkit", "uvicorn",
+    "alembic", "anthropic", "apscheduler", "asyncio", "click", "email", "fastapi", "httpx", "jinja2",
+    "jsonschema_rs", "mcp", "openai", "orjson", "prompt_toolkit", "psycopg", "pydantic", "rich", "ruamel",
+    "sqlalchemy", "sqlmodel", "ssl", "structlog", "tomlkit", "tomllib", "typer", "uvicorn",
 }  # fmt: skip
 FLOW = """\
 name: flow
@@ -64,27 +64,27 @@ def task(cli: Cli) -> str:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["version"], ["--version"]])
 def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: list[str]) -> None:
-    """Help and version need neither typer nor anything of the engine."""
+    """Help and version need nothing of the engine."""
     count, packages = loaded(cli, *arguments)
-    assert not packages & (HEAVY | {"typer", "click", "tomllib", "pysqlite3", "sqlite3"})
-    assert count <= 125
+    assert not packages & (HEAVY | {"pysqlite3", "sqlite3"})
+    assert count <= 100
 
 
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        (["tasks"], 280),
-        (["tasks", "--limit", "5"], 280),
-        (["show", "TASK"], 310),
-        (["approvals"], 285),
-        (["pause", "TASK"], 335),
-        (["run", "--detach", "flow.yaml"], 335),
+        (["tasks"], 185),
+        (["tasks", "--limit", "5"], 185),
+        (["show", "TASK"], 215),
+        (["approvals"], 190),
+        (["pause", "TASK"], 240),
+        (["run", "--detach", "flow.yaml"], 260),
     ],
 )
-def test_everyday_commands_need_the_driver_and_typer(
+def test_everyday_commands_need_the_driver_and_little_else(
     cli: Cli, task: str, arguments: list[str], most: int
 ) -> None:
-    """On SQLite: no SQLAlchemy, no structlog, no pydantic, no event loop, no templates."""
+    """On SQLite: no SQLAlchemy, no structlog, no pydantic, no typer, no event loop, no templates."""
     count, packages = loaded(cli, *(task if word == "TASK" else word for word in arguments))
     assert not packages & HEAVY
     assert count <= most
@@ -98,13 +98,23 @@ def test_on_postgresql_the_same_command_adds_the_driver(
     cli("db", "upgrade")
     _, packages = loaded(cli, "tasks")
     assert "psycopg" in packages
-    assert not packages & (HEAVY - {"psycopg", "asyncio", "email", "ssl"})
+    assert not packages & (HEAVY - {"psycopg", "asyncio", "email", "ssl", "tomllib"})
 
 
 def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
     """Files are checked without a database, a log or a server."""
     cli.write("flow.yaml", FLOW)
     count, packages = loaded(cli, "validate", "flow.yaml")
-    needed = {"pydantic", "jinja2", "ruamel", "jsonschema_rs", "asyncio", "email", "ssl"}
+    needed = {
+        "pydantic",
+        "jinja2",
+        "ruamel",
+        "jsonschema_rs",
+        "asyncio",
+        "email",
+        "ssl",
+        "orjson",
+        "tomllib",
+    }
     assert not packages & (HEAVY - needed)
     assert count <= 640

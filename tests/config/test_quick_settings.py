@@ -27,7 +27,7 @@ def read(directory: Path, environment: Mapping[str, str] | None = None) -> Setti
     """Read the settings of a directory as a command does."""
     file = directory / "config.toml"
     found = file if file.exists() else None
-    environment = environment or {}
+    environment = {"XDG_CACHE_HOME": str(directory / "cache"), **(environment or {})}
     return settings_at(
         directory,
         found,

@@ -18,6 +18,7 @@ from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
 from tests.crash.story import Story
+from tests.support.effort import short_or_full
 from tests.support.engine import Engine, HandClock, graph
 
 TURNS = 10
@@ -110,7 +111,8 @@ def test_a_loop_survives_a_crash_at_every_commit(
     monkeypatch.setattr(failures, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.01)
     shape = Shape([agent_step(TURNS)], once=[])
-    for at in itertools.count(1):
+    stride = short_or_full(2, 1)
+    for at in itertools.count(1 + (way is Way.DIED_AFTER) % stride, stride):
         path = tmp_path / f"{at}.db"
         shutil.copyfile(sqlite_template, path)
         if not LoopStory(f"sqlite:///{path}", shape, at, way).run():

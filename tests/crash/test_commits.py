@@ -14,7 +14,7 @@ from tests.support.effort import short_or_full
 
 MOST_COMMITS = 200
 """Far more than any golden task needs: a story that goes on beyond it does not end."""
-STRIDE = short_or_full(2, 1)
+STRIDE = short_or_full(4, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_at_each_commit_on_sqlite(name: str, way: Way, fresh: Fresh) -> None:  # noqa: F811
     """Whichever commit fails, the task ends correctly, and each effect happens once.
 
-    In short form a way fails every second commit, and the next way and shape the others.
+    In short form a way fails every fourth commit, and the next ways and shapes the others.
     """
     first = 1 + (list(Way).index(way) + list(SHAPES).index(name)) % STRIDE
     for at in range(first, MOST_COMMITS, STRIDE):
@@ -45,7 +45,7 @@ def test_a_crash_during_recovery(name: str, fresh: Fresh) -> None:  # noqa: F811
     """It is recovered like any other crash."""
     ways = itertools.cycle([Way.DIED_AFTER, Way.DIED_BEFORE])
     happened = []
-    for at in range(2, 7):
+    for at in range(2, 7, short_or_full(2, 1)):
         later = [(1 + at % 3, next(ways)), (1 + at % 2, next(ways))]
         happened.append(Story(fresh(), SHAPES[name], at, next(ways)).run(*later))
     assert any(happened)

@@ -476,7 +476,7 @@ MUTANTS: Final = (
         "a driver that connects in its constructor keeps the worker from starting",
         "agent/store/artifacts/blobs.py",
         "_check_driver(self._base, self._options())",
-        "_files(self._base, self._options())",
+        "files_of(self._base, self._options())",
     ),
     Mutant(
         "attempts that wait for the artifact store hold slots",
@@ -1313,5 +1313,69 @@ MUTANTS: Final = (
         "agent/tasks/rules/work_leases.py",
         '    record_intent(locked, step, row)\n    locked.emit("step.started"',
         '    locked.emit("step.started"',
+    ),
+    Mutant(
+        "a job begins although it has begun before",
+        "a launcher that starts a job twice, or late, makes its effect happen twice",
+        "agent/steps/executors/job_runner.py",
+        "if not await asyncio.to_thread(objects.create, job_objects.BEGUN, begun):",
+        "if await asyncio.to_thread(objects.create, job_objects.BEGUN, begun) is None:",
+    ),
+    Mutant(
+        "a job writes its output after its final status",
+        "an agent that reads the status in between loses the output of a job that succeeded",
+        "agent/steps/executors/job_runner.py",
+        """                await _persist(lambda: self._objects.write(job_objects.OUTPUT, document))
+                await _persist_async(lambda: self._write_status("succeeded"))
+""",
+        """                await _persist_async(lambda: self._write_status("succeeded"))
+                await _persist(lambda: self._objects.write(job_objects.OUTPUT, document))
+""",
+    ),
+    Mutant(
+        "the silence of a job is measured by the wall clock",
+        "a clock that is set forward loses every job",
+        "agent/steps/executors/job_watch.py",
+        "            now = self._clock.monotonic()\n",
+        "            now = self._clock.now() / 1_000_000\n",
+    ),
+    Mutant(
+        "a job is launched before its intent is durable",
+        "a crash after the launch leaves no record of the job, and it is launched again",
+        "agent/steps/executors/remote.py",
+        "        answer = await context.perform(request, perform)\n",
+        """        early = job_objects.of_call(self._store.url, self._options_of_store, "0", 1, "0")
+        await self._launcher.launch(self._job(early))
+        answer = await context.perform(request, perform)
+""",
+    ),
+    Mutant(
+        "a job that never started can start late",
+        "the agent gives a job up without keeping it from beginning, and retries it",
+        "agent/steps/executors/job_watch.py",
+        "            lambda: self._objects.create(job_objects.BEGUN, begun)\n",
+        "            lambda: bool(begun)\n",
+    ),
+    Mutant(
+        "a job that outlived its agent is launched again",
+        "the next attempt does not look for the job of an unknown call",
+        "agent/steps/attempt/unknown_policy.py",
+        "if request.lookup is not None and changed_request is None:",
+        "if request.lookup is not None and changed_request is not None:",
+    ),
+    Mutant(
+        "an effect in another process does not wait for its intent",
+        "a function in a process of the pool acts before the agent has recorded its intent",
+        "agent/steps/executors/context_server.py",
+        "        self._open_calls[opened.call_id] = opened\n",
+        "        opened = __import__('dataclasses').replace(opened, is_effect=False)\n"
+        "        self._open_calls[opened.call_id] = opened\n",
+    ),
+    Mutant(
+        "a process of a step outlives its agent",
+        "after a kill of the agent its steps go on, beside their next attempts",
+        "agent/steps/executors/worker_main.py",
+        "    os.killpg(os.getpgrp(), signal.SIGKILL)\n",
+        "    os.getpgrp()\n",
     ),
 )

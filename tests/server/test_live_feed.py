@@ -1,8 +1,10 @@
 """The feed that tells open pages of changes: one reader for all of them."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from agent.server import live_feed
 from agent.server.db_pool import DbPool
 from agent.server.live_feed import LiveFeed
 from agent.server.problems import Problem
+from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection, Database
+from agent.store.read import views
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from tests.support.engine import graph, step
@@ -124,7 +128,7 @@ def test_many_events_change_every_page(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there are too many events to look through, each page looks for itself."""
-    monkeypatch.setattr(live_feed, "_BUSY_EVENTS", 2)
+    monkeypatch.setattr(live_feed, "_MOST_EVENTS", 2)
 
     async def story(feed: _Feed) -> None:
         heard = await feed.listen("some-other-task")
@@ -179,3 +183,100 @@ def test_pages_are_limited(sqlite_database: Database) -> None:
             feed.feed.check()
 
     _play(sqlite_database, story)
+
+
+class _VirtualTime(asyncio.SelectorEventLoop):
+    """A loop whose time stands still while anything can run, and then jumps to the next timer."""
+
+    _now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+class _Pool:
+    """Reads in the loop itself: a thread would take no virtual time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, function: Callable[[Connection], Any]) -> Any:
+        with self._database.connect("reader") as connection, connection.snapshot():
+            return function(connection)
+
+
+def _delays(
+    database: Database, pages: int, *, is_notified: bool
+) -> tuple[list[float], list[float]]:
+    """Commit now and then; return how long each took to reach a page, and the times of a page's messages."""
+    operator, chance = Operator(database, database.clock), random.Random(1)
+    told: list[tuple[float, LogPosition]] = []
+    committed: list[tuple[float, LogPosition]] = []
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        feed = LiveFeed(loop, _Pool(database), 100)  # type: ignore[arg-type]
+
+        async def listen(number: int) -> None:
+            async for frame in feed.stream(frozenset(), None, lambda: True):
+                if b"event: change" in frame and number == 0:
+                    xid, event_id = frame.split(b"data: ")[1].split(b"-")
+                    told.append((loop.time(), (int(xid), int(event_id))))
+
+        listening = asyncio.gather(*map(listen, range(pages)))
+        await asyncio.sleep(5)
+        for _ in range(15):
+            await asyncio.sleep(chance.choice((0.01, 0.2, 1.1)) * chance.random())
+            operator.submit(Submission(graph(step("one", "record", given={"token": new_id()}))))
+            with database.connect("reader") as connection:
+                committed.append((loop.time(), views.latest_event(connection)))
+            if is_notified:
+                feed.notify([])
+        await asyncio.sleep(10)
+        feed.close()
+        await listening
+
+    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
+        runner.run(play())
+    delays = [
+        next(at for at, told_of in told if told_of >= cursor) - start for start, cursor in committed
+    ]
+    return delays, [at for at, _ in told]
+
+
+@pytest.mark.parametrize("is_notified", [True, False], ids=["own commits", "other processes"])
+@pytest.mark.parametrize(
+    ("busy_rate", "pages", "least_gap", "most_seconds"),
+    [(200.0, 2, 0.25, 0.8), (0.0, 2, 1.0, 2.0), (0.0, 50, 3.0, 4.0)],
+    ids=["quiet", "busy", "busy with many pages"],
+)
+def test_every_commit_is_told_of_in_time(
+    sqlite_database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    busy_rate: float,
+    pages: int,
+    least_gap: float,
+    most_seconds: float,
+    is_notified: bool,
+) -> None:
+    """Within a second, and within five of a busy worker, with some of it left for the page itself.
+
+    The busier, the further apart are the messages: pages must not slow the worker down.
+    """
+    monkeypatch.setattr(live_feed, "_BUSY_EVENTS_PER_SECOND", busy_rate)
+    delays, messages = _delays(sqlite_database, pages, is_notified=is_notified)
+    assert max(delays) <= most_seconds
+    assert min(later - earlier for earlier, later in pairwise(messages)) >= least_gap - 0.001
+
+
+def test_a_slow_worker_is_busy_as_well() -> None:
+    """What counts is how many events come in a second, not how many there are in all."""
+    a_few, saturated = live_feed.space_seconds(20, 0.25, 50), live_feed.space_seconds(500, 0.25, 50)
+    assert (a_few, saturated) == (0.25, 3.0)
+    assert live_feed.space_seconds(500, 3.0, 50) == 0.25, "it is quiet again"
+    assert live_feed.space_seconds(500, 0.25, 1) < 1.1, "one viewer costs little"

@@ -405,3 +405,23 @@ def test_state_of_a_remote_agent(there: Command, here: Command) -> None:
     there("state", "delete", "remote_rate")
     assert there("state", "show", "remote_rate", "--shared", "--json").json["deleted"]
     there("state", "delete", "remote_rate", "--shared", code=3)
+
+
+def test_open_makes_a_link_of_the_remote_agent(command: Command, running: Running) -> None:
+    """The link leads to the address that was given, and needs a token of the scope admin."""
+    url = running.server.url
+    made = command("--server", url, "open", "--json", "--name", "away", "--scope", "read").json
+    assert made["url"].startswith(f"{url}/sign-in/")
+    with running.client("") as visitor:
+        assert visitor.post(made["url"]).status_code == 303
+    sessions = {each["name"]: each["scopes"] for each in running.server.sessions.listed()}
+    assert sessions["away"] == ["read"]
+
+
+def test_open_says_which_scope_is_missing(
+    command: Command, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message for a token that may not make links names the scope."""
+    monkeypatch.setenv("AGENT_TOKEN", running.token_with("operate"))
+    refused = command("--server", running.server.url, "open", "--print", code=3)
+    assert "admin" in refused.err

@@ -32,9 +32,11 @@ Only a number that was not looked up gets a live worker fenced.
 """
 
 FIRST = {
-    "an unanswered commit counts as committed": 30,
-    "the number of an unanswered commit is not looked up": 10,
-    "an unknown call is decided before it expires": 10,
+    "a dead worker can still commit": 2,
+    "an unanswered commit counts as committed": 33,
+    "the number of an unanswered commit is not looked up": 13,
+    "a call is sent after its send_by": 6,
+    "an unknown call is decided before it expires": 11,
 }
 """The seed to begin with, where the first ones do not reveal a mutant; they only take time."""
 

@@ -116,8 +116,9 @@ class MemoryJournal:
     ) -> Json:
         """Record an answer as if the value had never been written."""
         await self.intend(claimed, intent)
-        assert isinstance(operation, StateOperation)
-        answer = {"version": 0 if operation.kind == "get" else 1, "written": True}
+        answer: dict[str, Json] = {"snapshot": f"snapshot:{intent.number}"}
+        if isinstance(operation, StateOperation):
+            answer = {"version": 0 if operation.kind == "get" else 1, "written": True}
         self.results.append(
             CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, answer)
         )

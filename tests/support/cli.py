@@ -38,6 +38,7 @@ COMMANDS = [
     "completion",
     "help",
     "worker",
+    "job",
     "run",
     "validate",
     "schema",
@@ -58,6 +59,7 @@ COMMANDS = [
     "schedules",
     "watchers",
     "triggers",
+    "queue",
     "memory",
     "approvals",
     "approve",
@@ -105,7 +107,12 @@ class Cli:
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith("AGENT_")
         }
-        self.environment = inherited | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"} | environment
+        own = {
+            "PYTHONPATH": str(ROOT),
+            "NO_COLOR": "1",
+            "XDG_CACHE_HOME": str(directory.parent / f"{directory.name}-cache"),
+        }
+        self.environment = inherited | own | environment
 
     def __call__(self, *arguments: str, code: int = 0, given: str | None = None) -> Result:
         """Run a command, and check its exit code and that no traceback shows."""

@@ -121,7 +121,13 @@ class Running:
         graph = compile_text(text.encode(), "test.yaml")
         with self.database.connect("writer") as connection, connection.transaction():
             workflow_versions.register(
-                connection, graph.name, graph.hash, graph.text, text, path, 1
+                connection,
+                graph.name,
+                graph.hash,
+                graph.text,
+                text,
+                path,
+                self.database.clock.now(),
             )
 
     def wait_for_task(self, client: httpx.Client, task_id: str, status: str) -> dict[str, Any]:

@@ -45,8 +45,18 @@ class Terminal:
         os.write(self._own, f"{text}{end}".encode())
 
     def leave(self) -> int:
-        """Leave as people do, and return the exit code."""
-        os.write(self._own, b"\x04")
+        """Leave as people do, and return the exit code.
+
+        A key that is pressed while the prompt is drawn again may be lost: it is pressed again.
+        """
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        press_at = 0.0
+        while self._process.poll() is None:
+            assert time.monotonic() < give_up, self.text[-3000:]
+            if time.monotonic() >= press_at:
+                os.write(self._own, b"\x04")
+                press_at = time.monotonic() + 2.0
+            self._read()
         return self.wait()
 
     def wait(self) -> int:

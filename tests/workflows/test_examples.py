@@ -26,6 +26,8 @@ from tests.support.documented import ROOT, Documented, documented_workflows
 EXAMPLES = ROOT / "examples"
 WATCHERS = EXAMPLES / "watch"
 """Examples that need something outside: `make run` does not start them."""
+EXTERNAL = EXAMPLES / "workers"
+"""Examples whose steps are done by programs outside, which stand beside them."""
 
 
 def test_the_examples_are_a_directory_without_problems() -> None:
@@ -50,6 +52,18 @@ def test_the_watching_examples_are_without_problems() -> None:
     for each in directory.workflows.values():
         assert each.graph.description
         assert all(watch["id"] for watch in each.graph.on["watch"])
+
+
+def test_the_examples_of_external_workers_are_without_problems() -> None:
+    """Each queue has a worker of its name beside the workflow."""
+    directory = Directory(EXTERNAL)
+    directory.scan()
+    assert directory.problems == []
+    for each in directory.workflows.values():
+        assert each.graph.description
+        queues = {step.config["queue"] for step in each.graph.steps if step.kind == "worker"}
+        assert queues
+        assert all((EXTERNAL / f"{queue}.py").is_file() for queue in queues)
 
 
 @pytest.mark.parametrize("path", [EXAMPLES, WATCHERS], ids=["examples", "watch"])

@@ -205,5 +205,14 @@ class AgentClient(Protocol):
     def delete_state(self, scope: str, name: str, if_version: int | None) -> "StateResult":
         """Delete a value of state."""
 
+    def queues(self) -> list[Document]:
+        """Return the queues of external workers: what waits, who works, and dead letters."""
+
+    def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
+        """Return steps of external workers whose attempts are used up, the newest first."""
+
+    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> "CommandResult":
+        """Put a dead letter back, in a retry of its task."""
+
     def close(self) -> None:
         """Close connections."""

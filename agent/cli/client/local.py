@@ -392,3 +392,27 @@ class LocalClient:
             return state_commands.delete_value(
                 database, database.clock, (scope, name), by=by, if_version=if_version
             )
+
+    def queues(self) -> list[Document]:
+        from agent.tasks.read_models import work_documents
+
+        with self._reader.snapshot():
+            found: list[Document] = work_documents.queues(self._reader)["queues"]
+            return found
+
+    def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
+        from agent.tasks.read_models import work_documents
+
+        return work_documents.dead_letters(self._reader, queue=queue, code=code, most=limit)
+
+    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> "CommandResult":
+        from agent.core.local_zone import machine_zone
+        from agent.tasks.operator import work_commands
+        from agent.triggers.command_request import later
+
+        database = self._database
+        instant = None
+        if not_before is not None:
+            instant = later(not_before, machine_zone(), database.clock.now())
+        with self._audited("requeue", work=work_id):
+            return work_commands.requeue_dead(self._operator, database, work_id, instant, reason)

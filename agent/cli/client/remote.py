@@ -338,6 +338,17 @@ class RemoteClient:
         answer = self._http.post(path, body)
         return StateResult(answer["changed"], answer["message"], answer["version"])
 
+    def queues(self) -> list[Document]:
+        found: list[Document] = self._http.get("work/queues")["queues"]
+        return found
+
+    def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
+        return self._listed("dead", _TASKS_PAGE, limit, path="work/dead", queue=queue, code=code)
+
+    def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> CommandResult:
+        body = {"not_before": not_before, "reason": reason}
+        return self._command(f"work/dead/{work_id}/requeue", body)
+
     def _document(self, path: str) -> Document:
         document: Document = self._http.get(path)
         return document

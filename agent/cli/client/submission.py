@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agent.cli.client.compiled_files import CompiledFiles
+from agent.cli.client import compiled_files
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -31,7 +31,7 @@ def local_submission(
     if found is None:
         found = find_workflow(workflow, settings.workflow_directory, recorded)
         if found.source is not None:
-            CompiledFiles(settings.home).add(found.source, found.graph.hash)
+            compiled_files.add(found.source, found.graph.hash)
     return new_submission(
         found,
         steps_per_task=settings.engine.steps_per_task,
@@ -54,7 +54,7 @@ def _unchanged(settings: "Settings", workflow: str) -> "StartableWorkflow | None
         return None
     try:
         with bootstrap.open_database(settings).connect("reader") as connection:
-            return unchanged_workflow(connection, path, CompiledFiles(settings.home).has)
+            return unchanged_workflow(connection, path, compiled_files.has)
     except StoreError:
         # A database that has to be upgraded first; any other problem shows again.
         return None

@@ -1,15 +1,12 @@
 """HTTP requests to a remote agent: its address, its token, and its errors as exit codes."""
 
-import ipaddress
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 
+from agent.cli.client import address
 from agent.cli.errors import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -34,7 +31,7 @@ class Transport:
     """Sends requests to an agent's HTTP API."""
 
     def __init__(self, url: str, settings: "Settings", *, notify: Callable[[str], None]) -> None:
-        self._url, token, is_here = remote_agent(url, settings, notify)
+        self._url, token, is_here = address.remote_agent(url, settings, notify)
         self._has_answered = False
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1",
@@ -109,56 +106,3 @@ class Transport:
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             detail = f"the agent at {self._url} does not accept this token"
         raise CommandError(detail, _CODES.get(answer.status_code, Exit.NO_DATABASE))
-
-
-def remote_agent(
-    url: str, settings: "Settings", notify: Callable[[str], None]
-) -> tuple[str, str, bool]:
-    """Return the base URL of an agent, the token for it, and whether it is on this machine."""
-    base, is_here = _checked(url)
-    token = _token(settings, is_here=is_here)
-    if base.startswith("http:") and not is_here:
-        notify("agent: the token travels unencrypted: use https")
-    return base, token, is_here
-
-
-def _checked(url: str) -> tuple[str, bool]:
-    """Return the base URL of an address, and whether it is on this machine."""
-    parts = urlsplit(url if "//" in url else f"http://{url}")
-    try:
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or parts.query or parts.fragment:
-        raise CommandError(f"--server {url}: write it as http://127.0.0.1:8420")
-    if parts.username is not None or parts.password is not None:
-        raise CommandError(
-            "--server: the address must not hold a token; use AGENT_TOKEN or AGENT_TOKEN_FILE"
-        )
-    path = parts.path.rstrip("/").removesuffix("/api/v1")
-    return f"{parts.scheme}://{parts.netloc}{path}", _is_here(parts.hostname or "")
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _token(settings: "Settings", *, is_here: bool) -> str:
-    """Return the token from the environment or a file; the owner's token is used only locally."""
-    token = os.environ.get("AGENT_TOKEN", "").strip()
-    named = os.environ.get("AGENT_TOKEN_FILE")
-    file = Path(named) if named else settings.home / "token"
-    if not token and (named or is_here):
-        try:
-            token = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeError) as error:
-            if named:
-                raise CommandError(f"AGENT_TOKEN_FILE: {error}") from None
-    if not token or not token.isascii() or not token.isprintable():
-        raise CommandError(
-            "no token: set AGENT_TOKEN to the token, or AGENT_TOKEN_FILE to the file that holds it"
-        )
-    return token

@@ -2,16 +2,15 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption, LimitOption, NoInputOption, WaitOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
 
 ApprovalArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
+    str, Argument(metavar="ID", help="An approval's id, or the unique start or end of one.")
 ]
 
 
@@ -25,11 +24,11 @@ class FollowOptions(NamedTuple):
 
 def approvals(
     approval: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Show this question in full.")
+        str | None, Argument(metavar="ID", help="Show this question in full.")
     ] = None,
     *,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Also the decided ones, the newest first.")
+        bool, Option("--all", help="Also the decided ones, the newest first.")
     ] = False,
     limit: LimitOption = 100,
     as_json: JsonOption = False,
@@ -54,14 +53,10 @@ def approvals(
 
 def approve(
     approval: ApprovalArgument,
-    comment: Annotated[
-        str | None, typer.Option("--comment", help="Stored with the answer.")
-    ] = None,
+    comment: Annotated[str | None, Option("--comment", help="Stored with the answer.")] = None,
     edits: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Approve with this change; may be repeated."
-        ),
+        Option("--set", metavar="KEY=VALUE", help="Approve with this change; may be repeated."),
     ] = None,
     *,
     wait: WaitOption = False,
@@ -76,7 +71,7 @@ def approve(
 def deny(
     approval: ApprovalArgument,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Becomes part of the step's error.")
+        str | None, Option("--reason", help="Becomes part of the step's error.")
     ] = None,
     *,
     wait: WaitOption = False,
@@ -91,14 +86,12 @@ def answer(
     approval: ApprovalArgument,
     value: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="VALUE|JSON",
             help="A text, a choice, JSON; or done, retry, fail. - reads standard input.",
         ),
     ],
-    comment: Annotated[
-        str | None, typer.Option("--comment", help="Stored with the answer.")
-    ] = None,
+    comment: Annotated[str | None, Option("--comment", help="Stored with the answer.")] = None,
     *,
     wait: WaitOption = False,
     no_input: NoInputOption = False,
@@ -117,9 +110,7 @@ def answer(
 
 def defer(
     approval: ApprovalArgument,
-    time: Annotated[
-        str, typer.Argument(metavar="TIME", help="How long to wait, as in 30m, 4h or 1d.")
-    ],
+    time: Annotated[str, Argument(metavar="TIME", help="How long to wait, as in 30m, 4h or 1d.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

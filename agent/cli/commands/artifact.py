@@ -3,15 +3,14 @@
 import sys
 from typing import Annotated
 
-import typer
-
 from agent.cli import session
+from agent.cli.parameters import Argument
 
 _LEAST_CHARACTERS = 6
 
 
 def artifact(
-    name: Annotated[str, typer.Argument(metavar="HASH", help="The hash, or the start of it.")],
+    name: Annotated[str, Argument(metavar="HASH", help="The hash, or the start of it.")],
 ) -> None:
     """Print a large value by its hash.
 

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.commands.control import operate
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -16,20 +15,20 @@ if TYPE_CHECKING:
 def budget(
     task: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="A task's id, or the unique start or end of one."),
+        Argument(metavar="TASK", help="A task's id, or the unique start or end of one."),
     ] = None,
     step: Annotated[
-        str | None, typer.Option("--step", metavar="STEP", help="Raise the budget of this step.")
+        str | None, Option("--step", metavar="STEP", help="Raise the budget of this step.")
     ] = None,
     usd: Annotated[
-        float | None, typer.Option("--usd", metavar="X", help="The new total in US dollars.")
+        float | None, Option("--usd", metavar="X", help="The new total in US dollars.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", help="The new total of tokens.")
+        int | None, Option("--tokens", metavar="N", help="The new total of tokens.")
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="D", help="The new total time since the start, as in 2h."),
+        Option("--time", metavar="D", help="The new total time since the start, as in 2h."),
     ] = None,
     *,
     as_json: JsonOption = False,

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agent.cli.errors import CommandError
+from agent.cli.parameters import Argument, Option
 
 _BASH = """\
 # Completion of `agent` for bash.
@@ -63,10 +62,10 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")],
     *,
     install: Annotated[
-        bool, typer.Option("--install", help="Write it to where the shell looks for it.")
+        bool, Option("--install", help="Write it to where the shell looks for it.")
     ] = False,
 ) -> None:
     """Print or install completion for bash, zsh or fish.

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from agent.cli import invocation, session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.config.effective import Value
@@ -36,11 +37,11 @@ app = typer.Typer(
 def get(
     key: Annotated[
         str | None,
-        typer.Argument(metavar="KEY", help="A key such as engine.slots, or a section."),
+        Argument(metavar="KEY", help="A key such as engine.slots, or a section."),
     ] = None,
     *,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Leave out values that are defaults.")
+        bool, Option("--changed", help="Leave out values that are defaults.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,7 +86,7 @@ def get(
 def set_value(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="KEY VALUE...",
             help="A key and its value; several pairs are set together. A list is a,b or JSON.",
         ),

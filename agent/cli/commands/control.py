@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import (
     InputJsonOption,
@@ -14,17 +12,18 @@ from agent.cli.options import (
     TaskArgument,
     WaitOption,
 )
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
     from agent.tasks.operator.operator import CommandResult, Verdict
 
-StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
+StepArgument = Annotated[str, Argument(metavar="STEP", help="The step's name.")]
 
 
 def pause(
     task: TaskArgument,
-    reason: Annotated[str | None, typer.Option("--reason", help="Shown with the task.")] = None,
+    reason: Annotated[str | None, Option("--reason", help="Shown with the task.")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,7 +46,7 @@ def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
 
 LatestOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--latest",
         help="Go on with the newest version of the workflow, where the kept steps fit it.",
     ),
@@ -77,7 +76,7 @@ def retry(
 def fork(
     task: TaskArgument,
     from_step: Annotated[
-        str, typer.Option("--from", metavar="STEP", help="The first step to run again.")
+        str, Option("--from", metavar="STEP", help="The first step to run again.")
     ],
     pairs: InputOption = None,
     input_json: InputJsonOption = None,
@@ -106,14 +105,12 @@ def resolve(
     task: TaskArgument,
     step: StepArgument,
     *,
-    done: Annotated[bool, typer.Option("--done", help="It happened: continue after it.")] = False,
-    again: Annotated[
-        bool, typer.Option("--retry", help="It did not happen: run it again.")
-    ] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="Fail the step.")] = False,
+    done: Annotated[bool, Option("--done", help="It happened: continue after it.")] = False,
+    again: Annotated[bool, Option("--retry", help="It did not happen: run it again.")] = False,
+    fail: Annotated[bool, Option("--fail", help="Fail the step.")] = False,
     output: Annotated[
         str | None,
-        typer.Option("--output", metavar="JSON", help="With --done: the output of the step."),
+        Option("--output", metavar="JSON", help="With --done: the output of the step."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -138,10 +135,10 @@ def resolve(
 
 def signal(
     task: TaskArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The signal's name.")],
     payload: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="VALUE|JSON",
             help="Its payload: JSON where it is valid JSON, else text. - reads standard input.",
         ),

@@ -6,6 +6,7 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import Document
@@ -15,9 +16,9 @@ app = typer.Typer(
 )
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The conversation, as in telegram:12345.")
+    str, Argument(metavar="NAME", help="The conversation, as in telegram:12345.")
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="How many, at most.")]
+LimitOption = Annotated[int, Option("--limit", min=1, help="How many, at most.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -54,7 +55,7 @@ def list_conversations(limit: LimitOption = 100, *, as_json: JsonOption = False)
 @app.command("show")
 def show(
     name: NameArgument,
-    after: Annotated[int, typer.Option("--after", min=0, help="Only entries after this.")] = 0,
+    after: Annotated[int, Option("--after", min=0, help="Only entries after this.")] = 0,
     limit: LimitOption = 1000,
     *,
     as_json: JsonOption = False,
@@ -78,7 +79,7 @@ def show(
 def forget(
     name: NameArgument,
     *,
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    is_sure: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete every entry of a conversation; the tasks that answered stay."""

@@ -2,55 +2,41 @@
 
 from typing import Annotated
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 
 def open_dashboard(
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+        Option("--scope", help="read, operate, approve or admin; may be repeated."),
     ] = None,
     name: Annotated[
         str,
-        typer.Option("--name", metavar="NAME", help="The session's name: answers are page:NAME."),
+        Option("--name", metavar="NAME", help="The session's name: answers are page:NAME."),
     ] = "browser",
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="When the session ends, as in 12h.")
+        str, Option("--expires", metavar="DURATION", help="When the session ends, as in 12h.")
     ] = "30d",
     *,
-    qr: Annotated[
-        bool, typer.Option("--qr", help="Print the link as a QR code, for a phone.")
-    ] = False,
+    qr: Annotated[bool, Option("--qr", help="Print the link as a QR code, for a phone.")] = False,
     print_only: Annotated[
-        bool, typer.Option("--print", help="Print the link, and open no browser.")
+        bool, Option("--print", help="Print the link, and open no browser.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Open the dashboard in a browser, signed in.
 
-    The link works once, and for a minute. `agent token list` shows the sessions.
+    The link works once, and for a minute. `agent token list` shows the sessions. With --server it
+    is the dashboard of that agent, and the token needs the scope admin.
     """
     from agent.cli.commands.token import duration_seconds
     from agent.cli.output import terminal
-    from agent.daemon.instance_file import running_instance
-    from agent.server.one_time_links import new_link
 
     session.require_person("open the dashboard")
-    settings = session.settings()
-    instance = running_instance(settings.home)
-    link, session_name = new_link(
-        settings,
-        name,
-        scope or ["admin"],
-        seconds=int(duration_seconds(expires)),
-        bound_url=None if instance is None else instance.api,
-    )
-    session.audit("open", session_name, scopes=scope or ["admin"])
-    if instance is None:
-        terminal.note(f"no agent is running: start it with `{invocation.program()} up`")
+    make = _remote_link if invocation.server_url() else _local_link
+    link, session_name = make(name, scope or ["admin"], int(duration_seconds(expires)))
     if qr:
         _warn_of_local(link)
     if as_json:
@@ -65,6 +51,35 @@ def open_dashboard(
         return
     terminal.note("open this within a minute; it works once:")
     terminal.print_line(link)
+
+
+def _local_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
+    """Return a link to the agent of this machine, and the name of its session."""
+    from agent.cli.output import terminal
+    from agent.daemon.instance_file import running_instance
+    from agent.server.one_time_links import new_link
+
+    settings = session.settings()
+    instance = running_instance(settings.home)
+    bound_url = None if instance is None else instance.api
+    link, session_name = new_link(settings, name, scopes, seconds=seconds, bound_url=bound_url)
+    session.audit("open", session_name, scopes=scopes)
+    if instance is None:
+        terminal.note(f"no agent is running: start it with `{invocation.program()} up`")
+    return link, session_name
+
+
+def _remote_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
+    """Return a link to the agent of `--server`: at its public address, else at the one given here."""
+    connection, url = session.remote(), invocation.server_url()
+    assert connection is not None
+    assert url is not None
+    try:
+        wanted = {"name": name, "scopes": scopes, "seconds": seconds}
+        made = connection.post("sign-in-links", wanted)
+    finally:
+        connection.close()
+    return made["url"] or url.rstrip("/") + made["path"], made["name"]
 
 
 def _opens(link: str) -> bool:

@@ -10,6 +10,7 @@ from agent.cli import invocation, session
 from agent.cli.commands import restore
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.store.db.database import Database
@@ -28,7 +29,7 @@ def upgrade(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Fence running workers of earlier versions."),
+        Option("--force", help="Fence running workers of earlier versions."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,9 +47,7 @@ def upgrade(
 
 @app.command("backup")
 def backup(
-    target: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The new file; it must not exist.")
-    ],
+    target: Annotated[Path, Argument(metavar="FILE", help="The new file; it must not exist.")],
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,14 +72,12 @@ def backup(
 def prune(
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days", min=0, help="Tasks that ended more days ago (default: retention_days)."
-        ),
+        Option("--days", min=0, help="Tasks that ended more days ago (default: retention_days)."),
     ] = None,
     *,
     vacuum: Annotated[
         bool,
-        typer.Option("--vacuum", help="Then compact a SQLite file; no agent may be running."),
+        Option("--vacuum", help="Then compact a SQLite file; no agent may be running."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

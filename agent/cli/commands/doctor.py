@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.cli.commands.deep_check import DeepCheck
@@ -35,10 +34,10 @@ class CheckResult:
 
 def doctor(
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also check the whole database.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also check the whole database.")] = False,
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--since",
             metavar="2d|TIME",
             help="With --deep: skip tasks that ended before this.",
@@ -64,7 +63,7 @@ def doctor(
     if as_json:
         terminal.print_json({"ok": is_well, "findings": [asdict(result) for result in results]})
     if not is_well:
-        raise typer.Exit(int(_exit_code(results, Exit.REFUSED, Exit.NO_DATABASE)))
+        raise SystemExit(int(_exit_code(results, Exit.REFUSED, Exit.NO_DATABASE)))
 
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
@@ -93,6 +92,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     yield from _check_files(settings)
     yield from _check_workflows(settings)
     yield from _check_libraries(settings)
+    yield from _check_executors(settings)
     yield from _check_mail(settings)
     yield from _check_secrets(settings)
     yield from _check_artifacts(settings)
@@ -201,6 +201,15 @@ def _check_libraries(settings: "Settings") -> Iterator[CheckResult]:
     from agent.cli.commands.library_checks import library_checks
 
     for what, state, message in library_checks(settings):
+        yield CheckResult(what, state, message)
+
+
+def _check_executors(settings: "Settings") -> Iterator[CheckResult]:
+    from agent.cli.commands.executor_checks import executor_checks
+    from agent.daemon import workflow_overview
+
+    entries = workflow_overview.scan(settings) if settings.workflow_directory.is_dir() else ()
+    for what, state, message in executor_checks(settings, entries):
         yield CheckResult(what, state, message)
 
 

@@ -3,11 +3,10 @@
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.errors import CommandError
 from agent.cli.options import FollowOption, JsonOption, LimitOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -17,16 +16,14 @@ _PAGE = 1000
 
 
 def events(
-    task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Only events of this task.")
-    ] = None,
+    task: Annotated[str | None, Argument(metavar="TASK", help="Only events of this task.")] = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Only events after this cursor.")
+        str | None, Option("--after", metavar="CURSOR", help="Only events after this cursor.")
     ] = None,
     limit: LimitOption = 100,
     *,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest events, not the newest.")
+        bool, Option("--from-start", help="Begin with the oldest events, not the newest.")
     ] = False,
     follow: FollowOption = False,
     as_json: JsonOption = False,

@@ -2,15 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument
 
 
 def examples(
-    name: Annotated[
-        str | None, typer.Argument(metavar="EXAMPLE", help="Print this one's file.")
-    ] = None,
+    name: Annotated[str | None, Argument(metavar="EXAMPLE", help="Print this one's file.")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:

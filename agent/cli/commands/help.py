@@ -5,17 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
+from agent.cli.parameters import Argument, Option
+
 
 def help_(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND...", help="A command, as in token create."),
+        Argument(metavar="COMMAND...", help="A command, as in token create."),
     ] = None,
     *,
-    man: Annotated[
-        bool, typer.Option("--man", help="Print the man page of the whole program.")
-    ] = False,
+    man: Annotated[bool, Option("--man", help="Print the man page of the whole program.")] = False,
 ) -> None:
     """Show this help, the help of a command, or the man page."""
     from agent.cli import front_page

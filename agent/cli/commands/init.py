@@ -4,10 +4,9 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 STARTER = """\
 # Try it: agent run hello -i name=you
@@ -32,11 +31,11 @@ output: "{{ steps.tell.output.stdout | trim }}"
 def init(
     directory: Annotated[
         Path | None,
-        typer.Argument(metavar="DIRECTORY", help="Where to create them.", show_default="here"),
+        Argument(metavar="DIRECTORY", help="Where to create them.", show_default="here"),
     ] = None,
     example: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--example",
             metavar="EXAMPLE",
             help="Also copy an example: `agent examples` lists them.",
@@ -45,7 +44,7 @@ def init(
     *,
     user: Annotated[
         bool,
-        typer.Option("--user", help="Your own agent, used wherever there is no other."),
+        Option("--user", help="Your own agent, used wherever there is no other."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

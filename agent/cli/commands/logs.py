@@ -4,11 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import FollowOption, JsonOption, TaskArgument
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -20,18 +19,18 @@ _POLL_SECONDS = 0.3
 def logs(
     task: TaskArgument,
     step: Annotated[
-        str | None, typer.Argument(metavar="STEP", help="Only the output of this step.")
+        str | None, Argument(metavar="STEP", help="Only the output of this step.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Only the output of this attempt.")
+        int | None, Option("--attempt", min=1, help="Only the output of this attempt.")
     ] = None,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last N lines."),
+        Option("--tail", "-n", min=0, metavar="N", help="Only the last N lines."),
     ] = None,
     *,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Begin each line with its local time.")
+        bool, Option("--timestamps", "-t", help="Begin each line with its local time.")
     ] = False,
     follow: FollowOption = False,
     as_json: JsonOption = False,

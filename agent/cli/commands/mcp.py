@@ -72,7 +72,7 @@ def _principal(names: list[str]) -> "Principal":
 
 async def _serve_remote(url: str, principal: "Principal") -> None:
     """Serve the tools of the agent at an address; its token decides what they may do as well."""
-    from agent.cli.client.transport import remote_agent
+    from agent.cli.client.address import remote_agent
     from agent.cli.output import terminal
     from agent.mcp import local_routes, stdio
     from agent.mcp.api_calls import at_address

@@ -7,22 +7,21 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 app = typer.Typer(rich_markup_mode=None, help="List, search, add and forget memories of agents.")
 
 ScopeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--scope", metavar="SCOPE", help="workflow:NAME, or a shared scope; default: every scope."
     ),
 ]
-LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")
-]
+LimitOption = Annotated[int, Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
 ForgottenOption = Annotated[
-    bool, typer.Option("--forgotten", help="Also those that were forgotten and not yet deleted.")
+    bool, Option("--forgotten", help="Also those that were forgotten and not yet deleted.")
 ]
-IdArgument = Annotated[int, typer.Argument(metavar="ID", min=1, help="The number of the memory.")]
+IdArgument = Annotated[int, Argument(metavar="ID", min=1, help="The number of the memory.")]
 _MOST_FOUND: Final = 50
 _LINE_CHARS: Final = 100
 
@@ -58,10 +57,10 @@ def list_memories(
 
 @app.command("search")
 def search(
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The beginnings of words.")],
+    words: Annotated[list[str], Argument(metavar="WORDS", help="The beginnings of words.")],
     scope: ScopeOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=_MOST_FOUND, help="At most this many.")
+        int, Option("--limit", "-n", min=1, max=_MOST_FOUND, help="At most this many.")
     ] = 10,
     *,
     as_json: JsonOption = False,
@@ -82,11 +81,9 @@ def show(memory: IdArgument, *, as_json: JsonOption = False) -> None:
 
 @app.command("add")
 def add(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin.")
-    ],
+    text: Annotated[str, Argument(metavar="TEXT", help="What to remember; - reads it from stdin.")],
     scope: Annotated[
-        str, typer.Option("--scope", metavar="SCOPE", help="workflow:NAME, or a shared scope.")
+        str, Option("--scope", metavar="SCOPE", help="workflow:NAME, or a shared scope.")
     ],
     *,
     as_json: JsonOption = False,

@@ -6,6 +6,7 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.store.channels.pairings import Pairing
@@ -14,12 +15,10 @@ app = typer.Typer(rich_markup_mode=None, help="List and remove paired chat accou
 
 
 def pair(
-    code: Annotated[
-        str, typer.Argument(metavar="CODE", help="The code that the chat account received.")
-    ],
+    code: Annotated[str, Argument(metavar="CODE", help="The code that the chat account received.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--scope",
             help="read, operate, approve or admin; may be repeated. Default: operate and approve.",
         ),
@@ -81,7 +80,7 @@ def list_pairings(*, as_json: JsonOption = False) -> None:
 
 @app.command("remove")
 def remove(
-    who: Annotated[str, typer.Argument(metavar="WHO", help="The account, as in telegram:12345.")],
+    who: Annotated[str, Argument(metavar="WHO", help="The account, as in telegram:12345.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

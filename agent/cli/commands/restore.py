@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.core.process_lock import Lock
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A backup of a SQLite database.")],
+    source: Annotated[Path, Argument(metavar="FILE", help="A backup of a SQLite database.")],
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,10 +107,10 @@ def check(
     *,
     hold: Annotated[
         bool,
-        typer.Option("--hold", help="Pause every open task and every trigger, after pg_restore."),
+        Option("--hold", help="Pause every open task and every trigger, after pg_restore."),
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Resume all that a restore has paused.")
+        bool, Option("--release", help="Resume all that a restore has paused.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,7 +143,7 @@ def check(
     else:
         _print_check(problems, held, is_released=release)
     if problems:
-        raise typer.Exit(int(Exit.REFUSED))
+        raise SystemExit(int(Exit.REFUSED))
 
 
 def _print_check(problems: list[str], held: "Held", *, is_released: bool) -> None:

@@ -6,11 +6,10 @@ and runs the task until it ends or waits for a person.
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.errors import CommandError
 from agent.cli.options import InputJsonOption, InputOption, JsonOption, NoInputOption, WaitOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -21,16 +20,14 @@ PRIORITIES = ("high", "normal", "low")
 
 def run(
     workflow: Annotated[
-        str, typer.Argument(metavar="FILE|NAME", help="A workflow file, or the name of a workflow.")
+        str, Argument(metavar="FILE|NAME", help="A workflow file, or the name of a workflow.")
     ],
     pairs: InputOption = None,
     input_json: InputJsonOption = None,
-    priority: Annotated[str | None, typer.Option("--priority", help="high, normal or low.")] = None,
+    priority: Annotated[str | None, Option("--priority", help="high, normal or low.")] = None,
     *,
     wait: WaitOption = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Start the task and return at once.")
-    ] = False,
+    detach: Annotated[bool, Option("--detach", help="Start the task and return at once.")] = False,
     no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -90,7 +87,7 @@ def follow_to_end(
         terminal.print_json(document)
     else:
         task_view.print_ending(document)
-    raise typer.Exit(int(follow.exit_code(document)))
+    raise SystemExit(int(follow.exit_code(document)))
 
 
 def _note_interruption(

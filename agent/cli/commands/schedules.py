@@ -7,11 +7,12 @@ import typer
 from agent.cli.commands import triggers
 from agent.cli.commands.triggers import AllOption, FiringsOption, ReasonOption, UntilOption
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 app = typer.Typer(rich_markup_mode=None, help="List and control schedules.")
 NameArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="NAME",
         help="WORKFLOW:NAME, a unique name, or a workflow that has one schedule.",
     ),
@@ -65,7 +66,7 @@ def resume(
     *,
     catch_up: Annotated[
         bool,
-        typer.Option("--catch-up", help="Treat instants of the pause by `catch_up`, as missed."),
+        Option("--catch-up", help="Treat instants of the pause by `catch_up`, as missed."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,19 +104,17 @@ def backfill(
     name: NameArgument,
     first: Annotated[
         str,
-        typer.Option(
-            "--from", metavar="TIME", help="An ISO time or date, or how long ago (7d, 12h)."
-        ),
+        Option("--from", metavar="TIME", help="An ISO time or date, or how long ago (7d, 12h)."),
     ],
     last: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="The same; default: now.")
+        str | None, Option("--to", metavar="TIME", help="The same; default: now.")
     ] = None,
     most: Annotated[
-        int, typer.Option("--most", min=1, max=10_000, help="The maximum number of runs.")
+        int, Option("--most", min=1, max=10_000, help="The maximum number of runs.")
     ] = 100,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the instants, and run nothing.")
+        bool, Option("--dry-run", help="Print the instants, and run nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,16 +2,15 @@
 
 from typing import Annotated
 
-import typer
-
 from agent.cli import session
+from agent.cli.parameters import Option
 
 
 def schema(
     *,
     install: Annotated[
         bool,
-        typer.Option("--install", help="Write it beside the configuration, and say how to use it."),
+        Option("--install", help="Write it beside the configuration, and say how to use it."),
     ] = False,
 ) -> None:
     """Print the JSON Schema of workflow files, for editors.

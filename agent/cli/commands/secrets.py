@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -34,7 +33,7 @@ def secrets(
     *,
     check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--check",
             help="Also read the keyring and run the commands; this may ask you to confirm.",
         ),
@@ -60,7 +59,7 @@ def secrets(
         for user in entry.used_by:
             terminal.print_line(f"    {user}")
     if any(entry.is_found is False for entry in found):
-        raise typer.Exit(int(Exit.REFUSED))
+        raise SystemExit(int(Exit.REFUSED))
 
 
 def references_in_use(settings: "Settings", *, reads_slow: bool) -> list[ReferenceInUse]:

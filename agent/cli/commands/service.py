@@ -7,6 +7,7 @@ import typer
 
 from agent.cli import invocation, session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.cli.service.definition import ServiceManager
@@ -18,7 +19,7 @@ app = typer.Typer(
 )
 
 NameOption = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="The service's name, for a second agent.")
+    str, Option("--name", metavar="NAME", help="The service's name, for a second agent.")
 ]
 
 
@@ -28,14 +29,12 @@ def install(
     name: NameOption = "agent",
     memory_mb: Annotated[
         int,
-        typer.Option("--memory-mb", min=128, help="The most memory, of steps' commands included."),
+        Option("--memory-mb", min=128, help="The most memory, of steps' commands included."),
     ] = 2048,
     start: Annotated[
-        bool, typer.Option("--start/--no-start", help="Also start it now; or only at login.")
+        bool, Option("--start/--no-start", help="Also start it now; or only at login.")
     ] = True,
-    show: Annotated[
-        bool, typer.Option("--print", help="Print the file and change nothing.")
-    ] = False,
+    show: Annotated[bool, Option("--print", help="Print the file and change nothing.")] = False,
 ) -> None:
     """Install the agent as a service, start it, and start it at each login.
 
@@ -84,8 +83,8 @@ def status(*, name: NameOption = "agent", as_json: JsonOption = False) -> None:
 def logs(
     *,
     name: NameOption = "agent",
-    lines: Annotated[int, typer.Option("--tail", "-n", min=0, help="The last lines.")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines too.")] = False,
+    lines: Annotated[int, Option("--tail", "-n", min=0, help="The last lines.")] = 100,
+    follow: Annotated[bool, Option("--follow", "-f", help="Print new lines too.")] = False,
 ) -> None:
     """Print the service's log."""
     from agent.cli.errors import CommandError, Exit
@@ -99,7 +98,7 @@ def logs(
         raise CommandError(f"{command[0]} is not installed here", Exit.REFUSED) from None
     except KeyboardInterrupt:
         return
-    raise typer.Exit(done.returncode)
+    raise SystemExit(done.returncode)
 
 
 @app.command("uninstall")

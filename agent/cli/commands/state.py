@@ -6,6 +6,7 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, help="List and change the values that outlive tasks.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The value's name.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="The value's name.")]
 WorkflowOption = Annotated[
-    str | None, typer.Option("--workflow", "-w", metavar="W", help="A value of this workflow.")
+    str | None, Option("--workflow", "-w", metavar="W", help="A value of this workflow.")
 ]
-SharedOption = Annotated[bool, typer.Option("--shared", help="A value that all workflows share.")]
+SharedOption = Annotated[bool, Option("--shared", help="A value that all workflows share.")]
 VersionOption = Annotated[
     int | None,
-    typer.Option("--if-version", metavar="N", help="Only if it still has this version."),
+    Option("--if-version", metavar="N", help="Only if it still has this version."),
 ]
 
 
@@ -88,9 +89,7 @@ def set_value(
     name: NameArgument,
     value: Annotated[
         str,
-        typer.Argument(
-            metavar="VALUE", help="JSON, or else a text; - reads it from standard input."
-        ),
+        Argument(metavar="VALUE", help="JSON, or else a text; - reads it from standard input."),
     ],
     workflow: WorkflowOption = None,
     if_version: VersionOption = None,

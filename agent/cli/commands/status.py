@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.errors import Exit
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.config.loader import Configuration
@@ -22,7 +21,7 @@ Row = tuple[str, str, str, str | None]
 def status(
     *,
     pid: Annotated[
-        bool, typer.Option("--pid", help="Print the agent's process id and nothing else.")
+        bool, Option("--pid", help="Print the agent's process id and nothing else.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,7 +47,7 @@ def status(
     else:
         _print(document)
     if not document["agent"]["running"]:
-        raise typer.Exit(int(Exit.REFUSED))
+        raise SystemExit(int(Exit.REFUSED))
 
 
 def _local(configuration: "Configuration") -> Document:

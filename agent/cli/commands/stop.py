@@ -5,11 +5,10 @@ import signal
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import invocation, session
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.store.db.database import Database
@@ -26,11 +25,11 @@ def stop(
     *,
     now: Annotated[
         bool,
-        typer.Option("--now", help="Do not wait for running steps; the next start rescues them."),
+        Option("--now", help="Do not wait for running steps; the next start rescues them."),
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--timeout",
             metavar="SECONDS",
             min=0,

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption, LimitOption, TaskArgument
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -18,7 +17,7 @@ _COLUMNS = ("task", "workflow", "activity", "created", "took", "input", "remarks
 def tasks(
     statuses: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--status",
             "-s",
             metavar="STATUS",
@@ -27,7 +26,7 @@ def tasks(
     ] = None,
     activities: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--activity",
             "-a",
             metavar="ACTIVITY",
@@ -35,15 +34,15 @@ def tasks(
         ),
     ] = None,
     workflow: Annotated[
-        str | None, typer.Option("--workflow", "-w", help="Only tasks of this workflow.")
+        str | None, Option("--workflow", "-w", help="Only tasks of this workflow.")
     ] = None,
     trigger: Annotated[
         str | None,
-        typer.Option("--trigger", help="Only tasks that this schedule or watcher started."),
+        Option("--trigger", help="Only tasks that this schedule or watcher started."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--since",
             metavar="TIME",
             help="Only tasks created since then: how long ago (2h, 7d), or a date or time.",
@@ -51,7 +50,7 @@ def tasks(
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--search",
             metavar="TEXT",
             help="Only tasks with this text in their input, or in an output or error.",
@@ -59,12 +58,12 @@ def tasks(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="TASK", help="Only tasks older than this one."),
+        Option("--before", metavar="TASK", help="Only tasks older than this one."),
     ] = None,
     limit: LimitOption = 20,
     *,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Only tasks that wait: --activity waiting.")
+        bool, Option("--waiting", help="Only tasks that wait: --activity waiting.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -198,14 +197,14 @@ def show(
     task: TaskArgument,
     step: Annotated[
         str | None,
-        typer.Argument(metavar="STEP", help="Show this step, or an item of it (`lines[3]`)."),
+        Argument(metavar="STEP", help="Show this step, or an item of it (`lines[3]`)."),
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Only this attempt of the step.")
+        int | None, Option("--attempt", min=1, help="Only this attempt of the step.")
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="FILE|-",

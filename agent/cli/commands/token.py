@@ -6,6 +6,7 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.server.sessions import Sessions
@@ -16,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Create, list and revoke tokens and browser sessions.",
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="The token's name.")]
 
 
 @app.command("create")
@@ -24,12 +25,12 @@ def create(
     name: NameArgument,
     scope: Annotated[
         list[str],
-        typer.Option("--scope", help="read, operate, approve or admin; may be repeated."),
+        Option("--scope", help="read, operate, approve or admin; may be repeated."),
     ],
     *,
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="DURATION", help="When it expires, as in 90d."),
+        Option("--expires", metavar="DURATION", help="When it expires, as in 90d."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -3,10 +3,9 @@
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
 def top(
     *,
     interval: Annotated[
-        float, typer.Option("--interval", "-i", min=0.1, max=3600, help="Seconds between updates.")
+        float, Option("--interval", "-i", min=0.1, max=3600, help="Seconds between updates.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print it once and end.")] = False,
+    once: Annotated[bool, Option("--once", help="Print it once and end.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Watch workers, slots, queue, slowest steps and spend.

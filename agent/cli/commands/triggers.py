@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,15 +12,15 @@ if TYPE_CHECKING:
     from agent.triggers.command_request import TriggerRequest
 
 AllOption = Annotated[
-    bool, typer.Option("--all", help="Also those that were removed from their workflows.")
+    bool, Option("--all", help="Also those that were removed from their workflows.")
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="A duration (2h, 1d) or an ISO time."),
+    Option("--until", metavar="TIME", help="A duration (2h, 1d) or an ISO time."),
 ]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Shown with it.")]
+ReasonOption = Annotated[str | None, Option("--reason", help="Shown with it.")]
 FiringsOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="The latest fates to show.")
+    int, Option("--limit", "-n", min=1, max=10_000, help="The latest fates to show.")
 ]
 
 

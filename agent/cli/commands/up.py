@@ -3,9 +3,8 @@
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import invocation, private_files, session
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.config.loader import Configuration
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
 def up(
     first: Annotated[
         str | None,
-        typer.Option(
-            "--run", metavar="FILE|NAME", help="Also start a task of this workflow, once."
-        ),
+        Option("--run", metavar="FILE|NAME", help="Also start a task of this workflow, once."),
     ] = None,
 ) -> None:
     """Start the agent.

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import session
 from agent.cli.errors import CommandError, Exit
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -19,14 +18,12 @@ if TYPE_CHECKING:
 def validate(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="FILE", help="Workflow files (default: all of the workflow directory)."
-        ),
+        Argument(metavar="FILE", help="Workflow files (default: all of the workflow directory)."),
     ] = None,
     *,
     trust: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--trust", help="Also run workflow files in Python, to check the workflows they define."
         ),
     ] = False,
@@ -60,7 +57,7 @@ def validate(
         for entry in entries:
             _print(entry, step_remarks.of_file(entry, known, settings))
     if any(entry.problems for entry in entries):
-        raise typer.Exit(int(Exit.BAD_INPUT))
+        raise SystemExit(int(Exit.BAD_INPUT))
 
 
 def _read(path: Path, *, is_trusted: bool) -> "Entry":

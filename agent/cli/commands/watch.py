@@ -1,7 +1,5 @@
 """`agent watch`: a task as it runs."""
 
-import typer
-
 from agent.cli import session
 from agent.cli.options import JsonOption, TaskArgument
 
@@ -21,4 +19,4 @@ def watch(task: TaskArgument, *, as_json: JsonOption = False) -> None:
         terminal.print_json(document)
     else:
         task_view.print_ending(document)
-    raise typer.Exit(int(follow.exit_code(document)))
+    raise SystemExit(int(follow.exit_code(document)))

@@ -8,11 +8,12 @@ from agent.cli import session
 from agent.cli.commands import triggers
 from agent.cli.commands.triggers import AllOption, FiringsOption, ReasonOption, UntilOption
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 app = typer.Typer(rich_markup_mode=None, help="List and control watchers.")
 NameArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="NAME", help="WORKFLOW:NAME, a unique name, or a workflow that has one watcher."
     ),
 ]
@@ -64,7 +65,7 @@ def resume(
     name: NameArgument,
     *,
     catch_up: Annotated[
-        bool, typer.Option("--catch-up", help="Start tasks for items that came in the pause.")
+        bool, Option("--catch-up", help="Start tasks for items that came in the pause.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,9 +7,10 @@ import typer
 
 from agent.cli import session
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 app = typer.Typer(rich_markup_mode=None, help="List, show and compare workflows.")
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="The workflow's name.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -49,9 +50,7 @@ def list_workflows(*, as_json: JsonOption = False) -> None:
 @app.command("show")
 def show(
     name: NameArgument,
-    version: Annotated[
-        int | None, typer.Option("--version", min=1, help="Default: the newest.")
-    ] = None,
+    version: Annotated[int | None, Option("--version", min=1, help="Default: the newest.")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,8 +83,8 @@ def show(
 @app.command("compare")
 def compare(
     name: NameArgument,
-    old: Annotated[int, typer.Argument(metavar="OLD", min=1)],
-    new: Annotated[int, typer.Argument(metavar="NEW", min=1)],
+    old: Annotated[int, Argument(metavar="OLD", min=1)],
+    new: Annotated[int, Argument(metavar="NEW", min=1)],
     *,
     as_json: JsonOption = False,
 ) -> None:

@@ -60,6 +60,8 @@ class _StepView:
     def print_attempt(self, attempt: dict[str, Any]) -> None:
         print_line("")
         print_line(self._attempt_line(attempt), terminal.style_of(_shown_status(attempt)))
+        if attempt["executor"]:
+            print_line(f"  ran by {_ran_by(attempt['executor'])}")
         self._print_config(attempt)
         self._print_calls(
             [call for call in self._document["calls"] if call["attempt"] == attempt["attempt"]]
@@ -198,6 +200,13 @@ def _shown_status(attempt: dict[str, Any]) -> str:
 
 def _indented(text: str, indent: str) -> str:
     return "\n".join(indent + line for line in text.rstrip("\n").split("\n"))
+
+
+def _ran_by(executor: dict[str, Any]) -> str:
+    """Say which executor ran an attempt, and where."""
+    name, *rest = executor.values()
+    where = [f"{key} {value}" for key, value in zip(list(executor)[1:], rest, strict=True) if value]
+    return f"executor {name}" + (f": {', '.join(where)}" if where else "")
 
 
 def _question(question: dict[str, Any]) -> str:

@@ -2,24 +2,14 @@
 
 from typing import Final
 
-from agent.server.pages import (
-    bulk,
-    event_page,
-    files,
-    fork_page,
-    health_page,
-    inbox,
-    live,
-    sign_in,
-    spend_page,
-    step_page,
-    task_actions,
-    task_list,
-    task_page,
-    trigger_pages,
-    workflow_pages,
-)
-from agent.server.pages.page_registry import PageRegistry
+from agent.server.pages import sign_in
+from agent.server.pages.framework import files, live
+from agent.server.pages.framework.page_registry import PageRegistry
+from agent.server.pages.inbox import inbox
+from agent.server.pages.status import event_page, health_page, queue_page, spend_page
+from agent.server.pages.tasks import bulk, fork_page, step_page, task_actions, task_list, task_page
+from agent.server.pages.triggers import trigger_pages
+from agent.server.pages.workflows import workflow_pages
 
 PAGES: Final[list[PageRegistry]] = [
     inbox.pages,
@@ -33,6 +23,7 @@ PAGES: Final[list[PageRegistry]] = [
     trigger_pages.pages,
     spend_page.pages,
     health_page.pages,
+    queue_page.pages,
     event_page.pages,
     live.pages,
     sign_in.pages,

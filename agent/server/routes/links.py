@@ -21,8 +21,8 @@ from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core import audit
 from agent.server import webhook_signatures
 from agent.server.context import context_of
-from agent.server.pages.answer_form import Form, answer_in
-from agent.server.pages.answer_page import page
+from agent.server.pages.inbox.answer_form import Form, answer_in
+from agent.server.pages.inbox.answer_page import page
 from agent.server.problems import Problem, retry_later
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry, client_address

@@ -130,6 +130,9 @@ class AttemptDocument(ResponseDocument):
         " where it was not rendered"
     )
     config_clipped: bool = Field(description="whether large values of `config` are cut")
+    executor: dict[str, Any] | None = Field(
+        description="the executor that ran it, and where; none in the agent's own process"
+    )
     output: Any
     error: Any
     traceback: str | None = Field(description="the frames of the step's own code")

@@ -6,6 +6,7 @@ from agent.core.state_machine import CallStatus
 from agent.steps.attempt import replay
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import StepError
 
 FIND_OUT_ATTEMPTS: Final = 3
@@ -13,6 +14,9 @@ FIND_OUT_ATTEMPTS: Final = 3
 
 Bounded, because each check runs the step's code, which may crash its worker each time.
 """
+
+JOB_EXECUTORS: Final = ("job", "ray", "dask")
+"""The executors whose jobs outlive the agent; the call of a job has the executor's name."""
 
 PARKING_ATTEMPTS: Final = 20
 """How often an attempt that only waits or asks may be lost beyond the step's attempts.
@@ -24,11 +28,19 @@ month. Bounded, because templates run in the worker and may be what crashes it.
 
 def may_find_out(attempt_input: AttemptInput) -> bool:
     """Whether an attempt beyond the last has recorded results to use."""
-    if attempt_input.attempt > attempt_input.max_attempts + FIND_OUT_ATTEMPTS:
+    most = FIND_OUT_ATTEMPTS
+    if any(_is_found_elsewhere(call) for call in attempt_input.calls):
+        most = PARKING_ATTEMPTS
+    if attempt_input.attempt > attempt_input.max_attempts + most:
         return False
     return any(
         call.status != CallStatus.FAILED or replay.is_final(call) for call in attempt_input.calls
     )
+
+
+def _is_found_elsewhere(call: RecordedCall) -> bool:
+    """Whether a call may still run as a job: to find it runs none of the step's code here."""
+    return call.status == CallStatus.UNKNOWN and call.action.partition("#")[0] in JOB_EXECUTORS
 
 
 def may_park(attempt_input: AttemptInput) -> bool:

@@ -39,6 +39,7 @@ from agent.steps.types.call_types import (
 from agent.steps.types.errors import (
     DefiniteFailure,
     EndAttempt,
+    EndCallError,
     OutOfDescriptorsError,
     UnknownOutcomeError,
 )
@@ -93,6 +94,10 @@ class Calls:
         return replay.has_success(
             self._attempt_input, number, f"{action}#{number}", ids.request_hash(body)
         )
+
+    def skip(self, count: int) -> None:
+        """Leave out numbers: this attempt made calls under them before it was paused."""
+        self._count += count
 
     def end_attempt(self, outcome: Outcome) -> NoReturn:
         """Decide the attempt's outcome and leave the step's code."""
@@ -297,6 +302,12 @@ class Calls:
         """Record what an exception says of a call, or leave it unknown and end the attempt."""
         if has_begun and isinstance(problem, CancelledError):
             self.is_cut_off = True
+        if isinstance(problem, EndCallError):
+            if problem.error is None:
+                self._leave()
+            else:
+                self._resolve(call, CallStatus.FAILED, error=problem.error)
+            self.end_attempt(problem.outcome)
         if isinstance(problem, DefiniteFailure):
             spend = problem.spend if has_begun else Spend()
             error = replace(self.results.redacted(problem.error), is_final=not problem.may_retry)

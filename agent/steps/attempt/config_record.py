@@ -1,4 +1,4 @@
-"""The rendered configuration of an attempt, as it is recorded for people.
+"""The rendered configuration of an attempt, and where it ran, as they are recorded for people.
 
 It is a piece of the attempt's log, in a stream of its own: it travels with the next commit of the worker
 and costs no transaction. A configuration without templates is not recorded: the workflow's version has it.
@@ -31,4 +31,12 @@ def record_config(
     shown, is_clipped = clipped(secrets.redact_value(config), MAX_CHARACTERS)
     document = {"config": shown, "clipped": is_clipped}
     text = json.dumps(document, ensure_ascii=False, default=str)
+    services.journal.log(attempt_input, STREAM, text)
+
+
+def record_executor(
+    attempt_input: AttemptInput, services: Services, document: dict[str, Json]
+) -> None:
+    """Record which executor ran an attempt, and where: its process, or its job."""
+    text = json.dumps({"executor": document}, ensure_ascii=False)
     services.journal.log(attempt_input, STREAM, text)

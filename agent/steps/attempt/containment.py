@@ -26,6 +26,14 @@ class StepExitError(Exception):
         super().__init__(f"{where} raised {_repr(problem)}")
 
 
+class RelayedError(StepExitError):
+    """An exception of a step's code in another process, as that process described it."""
+
+    def __init__(self, text: str, step_traceback: str = "") -> None:
+        Exception.__init__(self, text)
+        self.step_traceback = step_traceback
+
+
 def call(where: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
     """Call a step's function; `where` names it in the error."""
     try:

@@ -1,13 +1,13 @@
 """What a step's code sees: its identity, its input, and the calls that act on the outside world."""
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
-from agent.steps.attempt import containment
+from agent.steps.attempt import config_record
+from agent.steps.attempt.call_functions import as_coroutine
 from agent.steps.attempt.calls import Calls, Prepare
 from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.secrets import Secrets, ValuePath
@@ -44,6 +44,10 @@ class ContextFacts:
         """The paths in the step's configuration that name secrets."""
         self.is_interrupted: Callable[[], bool] = bool
         """Whether the time limit or the engine has interrupted the attempt."""
+        self.command_limits: dict[str, int] = {}
+        """The limits of the step's commands, by name: `memory`, `cpu_seconds`, `files`."""
+        self.runs_elsewhere = False
+        """Whether a job runs the attempt's code."""
         self._call: Call | None = None
         self._logged_bytes = 0
         self._log_lock = threading.Lock()
@@ -145,6 +149,10 @@ class ContextFacts:
             if len(text) > left_bytes:
                 text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
             self.services.journal.log(self.attempt_input, stream, text)
+
+    def note_executor(self, document: dict[str, Json]) -> None:
+        """Record for people which executor runs the attempt, and where."""
+        config_record.record_executor(self.attempt_input, self.services, document)
 
     def _redact_beginning(self, text: str, length: int) -> str:
         """Redact only the part of a text that is logged, so that a long text costs no more."""
@@ -305,27 +313,3 @@ class StepContext(ContextFacts):
             settles_step=True,
             reconcile=reconcile,
         )
-
-
-def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes the call, whether the given one does or not."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return lambda _: function()
-    takes_call = any(
-        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-        for parameter in parameters
-    )
-    return function if takes_call else lambda _: function()
-
-
-def as_coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return a coroutine function for a function of a call; what it raises ends its attempt only."""
-
-    async def awaited(call: Any) -> Any:
-        result = bind_call(function)(call)
-        return await result if inspect.isawaitable(result) else result
-
-    return partial(containment.call_async, name, awaited)

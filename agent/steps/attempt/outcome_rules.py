@@ -5,14 +5,14 @@ turn it into a value that the engine applies.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from agent.core.tracebacks import user_traceback
 from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.time_limit import TimeLimit
-from agent.steps.attempt.tracebacks import user_traceback
 from agent.steps.spec.output_checks import check_output, large_text, oversize_error
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.errors import DefiniteFailure, EndAttempt
@@ -83,6 +83,8 @@ def _interrupted(context: StepContext, limit: TimeLimit) -> Outcome:
     if context.signals.is_stopping:
         return Returned(context.signals.stop_reason or "stopped")
     error = limit.error(context.attempt_input)
+    if context.runs_elsewhere:
+        error = replace(error, message=f"execution timeout: {error.message}")
     return Failed(error) if limit.step_error is not None else Retry(error)
 
 

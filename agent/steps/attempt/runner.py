@@ -39,7 +39,7 @@ from agent.steps.attempt.state_change import render_change
 from agent.steps.attempt.time_limit import TimeLimit, is_out_of_time, out_of_time, time_limit_of
 from agent.steps.spec.registry import Handler, Kind
 from agent.steps.types.attempt_input import AttemptInput, Signals
-from agent.steps.types.errors import DefiniteFailure, EndAttempt
+from agent.steps.types.errors import DefiniteFailure, EndAttempt, OutOfDescriptorsError
 from agent.steps.types.outcome import (
     Failed,
     Outcome,
@@ -101,7 +101,12 @@ async def _run_prepared(step: PreparedStep, config: BaseModel, context: StepCont
         return Returned(signals.stop_reason or SHUTDOWN)
     if (not kind.is_loaded or kind.ready is not None) and not await _load(kind, config, context):
         return Returned(SHUTDOWN)
-    outcome = await _attempt(kind.handler, config, context)
+    if kind.runs_code and (
+        attempt_input.step.executor is not None or context.services.has_default_executor
+    ):
+        outcome = await _run_by_executor(kind, config, context)
+    else:
+        outcome = await run_handler(kind.handler, config, context)
     if attempt_input.step.set_state and isinstance(outcome, Succeeded):
         outcome = await _with_state(outcome, context)
     return outcome
@@ -176,7 +181,29 @@ async def _load(kind: Kind, config: object, context: StepContext) -> bool:
     return True
 
 
-async def _attempt(handler: Handler, config: object, context: StepContext) -> Outcome:
+async def _run_by_executor(kind: Kind, config: BaseModel, context: StepContext) -> Outcome:
+    """Run the attempt where its step says."""
+    services, executor = context.services, context.attempt_input.step.executor
+    try:
+        if services.executors is None:
+            message = "this process runs steps with `executor: local` only"
+            raise DefiniteFailure(message, code="no_executor", kind="input", may_retry=False)
+        execution = services.executors.open(kind.name, executor, services)
+        if execution is None:
+            return await run_handler(kind.handler, config, context)
+        try:
+            if not await _finishes(execution.ready(context), context.signals):
+                return Returned(context.signals.stop_reason or SHUTDOWN)
+            return await run_handler(execution.run, config, context)
+        finally:
+            execution.close()
+    except OutOfDescriptorsError as problem:
+        return problem.outcome()
+    except DefiniteFailure as problem:
+        return Retry(problem.error) if problem.may_retry else Failed(problem.error)
+
+
+async def run_handler(handler: Handler, config: object, context: StepContext) -> Outcome:
     """Call the kind's handler within the attempt's time, and decide what its end means."""
     attempt_input, services = context.attempt_input, context.services
     if is_out_of_time(attempt_input, services.clock):

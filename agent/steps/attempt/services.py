@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from agent.config.mail import MailSettings
 from agent.config.models import McpSettings
@@ -12,7 +12,7 @@ from agent.models.registry import ModelRegistry
 from agent.steps.types.attempt_input import Journal
 from agent.steps.types.conversation import Conversations
 from agent.steps.types.messages import Messenger
-from agent.steps.types.outcome import Json
+from agent.steps.types.outcome import Json, Outcome
 from agent.telemetry.spans import SpanSink
 
 
@@ -128,6 +128,32 @@ class EngineService(Protocol):
         """Cancel a task."""
 
 
+class Execution(Protocol):
+    """One attempt that an executor runs; see `agent.steps.executors`."""
+
+    async def ready(self, context: Any) -> None:
+        """Wait for what the attempt needs, before its time begins."""
+
+    async def run(self, config: Any, context: Any) -> Outcome:
+        """Run the attempt, in the place of the kind's own handler."""
+
+    def close(self) -> None:
+        """Give back what the attempt had."""
+
+
+class StepExecutors(Protocol):
+    """The executors of a worker."""
+
+    def open(
+        self, kind: str, executor: Mapping[str, Json] | None, services: "Services"
+    ) -> Execution | None:
+        """Return what runs an attempt; None where the kind itself does, in this process.
+
+        `executor` is the step's own; without one, the configuration's. Raise `DefiniteFailure` if
+        the executor cannot be used.
+        """
+
+
 class Resource(Protocol):
     """A resource that attempts share and that is closed with the worker."""
 
@@ -157,6 +183,10 @@ class Services:
     """For the tool `memory` of agents."""
     engine: EngineService | None = None
     """For the tool `engine` of agents."""
+    executors: StepExecutors | None = None
+    """Where the code of steps runs; None: all of it in this process."""
+    has_default_executor: bool = False
+    """Whether the configuration names another executor than `local` for steps without one."""
     spans: SpanSink | None = None
     """Takes the spans of attempts and calls, where the configuration has a receiver of traces."""
     threads: UnboundedThreads = field(default_factory=UnboundedThreads)

@@ -16,12 +16,8 @@ from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_types import Request
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
-from agent.steps.types.state_values import StateOperation
+from agent.steps.types.state_values import StateOperation, Version
 from agent.store.db.json_values import decode
-
-
-class Version(int):
-    """The version of a value, to compare with: 0 if it was never written."""
 
 
 class StateContext(Protocol):

@@ -8,19 +8,25 @@ Then the policy applies:
 - `ask`: a person is asked.
 - `retry`: the same request is sent again, under the same key for the remote.
 
+A call that an executor runs (`Request.lookup`) is looked for first: it may have ended well or badly since,
+or may still be under way. The policy applies only where nothing can be known of it.
+
 A step that would now send another request is not covered by any of them but `fail`: the remote does
 not know the key of a request that it never got. A person is asked.
 """
 
+from dataclasses import replace
+
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer, UnknownCall
+from agent.steps.attempt.containment import MAX_ERROR_TEXT
 from agent.steps.attempt.replay import advise_fork
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, RecordedCall
 from agent.steps.types.call_types import CallAnswer, Request
-from agent.steps.types.errors import Applied
+from agent.steps.types.errors import Applied, DefiniteFailure, EndCallError
 from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Waiting
 
 
@@ -43,7 +49,11 @@ class UnknownPolicy:
         `changed_request` is what the step would send now, if that is another request.
         """
         policy = request.on_unknown
-        if self._services.clock.now() < call.expires_at and request.is_effect:
+        if request.lookup is not None and changed_request is None:
+            found = await request.lookup(call)
+            if found is not None:
+                return self._resolve_found(call, found)
+        elif self._services.clock.now() < call.expires_at and request.is_effect:
             next_policy = policy if changed_request is None or policy == "fail" else "ask"
             timer = Timer(call.expires_at, on_unknown=next_policy)
             return Waiting(timer, call.expires_at, self._checkpoint)
@@ -65,6 +75,21 @@ class UnknownPolicy:
         if policy in ("ask", "reconcile"):
             return Waiting(UnknownCall(call.call_id), None, self._checkpoint)
         return None
+
+    def _resolve_found(
+        self, call: RecordedCall, found: Applied | DefiniteFailure | EndCallError
+    ) -> Outcome | CallAnswer:
+        """Record what came of a call that an executor ran; raise its failure."""
+        if isinstance(found, Applied):
+            return self._resolve_applied(call, found)
+        if isinstance(found, EndCallError):
+            if found.error is not None:
+                self._resolve(call, CallStatus.FAILED, error=found.error)
+            return found.outcome
+        message = self._secrets.redact(found.error.message)[: 2 * MAX_ERROR_TEXT]
+        error = replace(found.error, message=message, is_final=not found.may_retry)
+        self._resolve(call, CallStatus.FAILED, error=error)
+        raise found
 
     def _resolve_applied(self, call: RecordedCall, verdict: Applied | bool) -> CallAnswer:
         response = verdict.response if isinstance(verdict, Applied) else None

@@ -9,12 +9,14 @@ unless `retry_exit_codes` lists it. A command that a signal ended before it exit
 import asyncio
 import os
 import shutil
+import signal
 from typing import Any, Final
 
 from agent.steps.attempt.context import StepContext
 from agent.steps.process.environment import environment_of
 from agent.steps.process.gated_process import GatedProcess, spawn
 from agent.steps.process.output_capture import OutputCapture
+from agent.steps.process.resource_limits import set_limits
 from agent.steps.spec.configs import ShellConfig
 from agent.steps.types.call_types import Process
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
@@ -80,6 +82,9 @@ class Shell:
             assert config.script is not None
             argv = ["/bin/sh", "-e", "-c", config.script, "script"]
         self._command = spawn(argv, env, self._directory(), context.services.threads)
+        if context.command_limits:
+            # It waits at its gate: what it becomes inherits them.
+            set_limits(self._command.process.id, context.command_limits)
         return self._command.process
 
     def _directory(self) -> str | None:
@@ -135,6 +140,9 @@ class Shell:
                 )
             return DefiniteFailure(text, code="exit_code", may_retry=may_retry)
         text = f"the command was ended by signal {-exit_code}{detail}"
+        cpu_seconds = self._context.command_limits.get("cpu_seconds")
+        if exit_code == -signal.SIGXCPU and cpu_seconds is not None:
+            text = f"the command used more processor time than its limit of {cpu_seconds} s{detail}"
         if self._config.effect == "none":
             return DefiniteFailure(text, code="signal", kind="crash")
         return UnknownOutcomeError(

@@ -22,15 +22,16 @@ def environment_of(
 
     The marks come last: they identify orphans, so nothing may replace them.
     """
-    return {**_inherited(inherit), **own, **marks(step_id, attempt)}
+    return {**inherited(inherit), **own, **marks(step_id, attempt)}
 
 
 def environment_of_watcher(own: Mapping[str, str], inherit: Iterable[str] = ()) -> dict[str, str]:
     """Return the environment of a program that a watcher starts, or a reference to a secret."""
-    return {**_inherited(inherit), **own, **watcher_marks()}
+    return {**inherited(inherit), **own, **watcher_marks()}
 
 
-def _inherited(inherit: Iterable[str]) -> dict[str, str]:
+def inherited(inherit: Iterable[str] = ()) -> dict[str, str]:
+    """Return what every program gets of the agent's own environment."""
     inheritable = BASIC | set(inherit)
     return {
         name: value

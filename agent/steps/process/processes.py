@@ -101,7 +101,7 @@ def watcher_orphans() -> set[int]:
             continue
         agent_id, _, started = _marks_of(stat.id).get(WATCHER, "").partition(" ")
         is_orphan = agent_id.isdigit() and not is_running(int(agent_id), started)
-        if is_orphan and _pid_namespace(stat.id) == _pid_namespace(os.getpid()):
+        if is_orphan and pid_namespace(stat.id) == pid_namespace(os.getpid()):
             groups.add(stat.group)
     return groups
 
@@ -169,7 +169,8 @@ def _own_identity() -> str:
     return f"{process_id} {start_time(process_id) or ''}"
 
 
-def _pid_namespace(process_id: int) -> str:
+def pid_namespace(process_id: int) -> str:
+    """Name the namespace in which a process has its id; empty where that is not known."""
     try:
         return str((_PROC / str(process_id) / "ns" / "pid").readlink())
     except OSError:

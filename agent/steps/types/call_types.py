@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from agent.core.plain_json import Json
 from agent.steps.types.call_records import RecordedCall, Reservation, Spend
-from agent.steps.types.errors import Applied
+from agent.steps.types.errors import Applied, DefiniteFailure, EndCallError
 
 Reconcile = Callable[[RecordedCall], Awaitable[Applied | bool | None]]
+Found = Applied | DefiniteFailure | EndCallError | None
+Lookup = Callable[[RecordedCall], Awaitable[Found]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,9 @@ class Request:
     leads: bool = False
     """Whether the calls after it follow from its answer, as in a conversation."""
     reconcile: Reconcile | None = None
+    lookup: Lookup | None = None
+    """Finds an unknown call again where an executor runs it, before `on_unknown` applies: what came of
+    it, or None where that cannot be known. It waits for a call that is still under way."""
     reservation: Reservation | None = None
 
 

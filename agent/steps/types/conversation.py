@@ -1,7 +1,8 @@
 """Conversations as steps see them: what was said before, and what a step adds when it succeeds."""
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from agent.core.quick_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,18 @@ class UnknownOutcomeError(Exception):
         self.delay_seconds = delay_seconds
 
 
+class EndCallError(Exception):
+    """Ends the attempt of a call that an executor runs elsewhere, with this outcome.
+
+    Without an error the call goes on, and a later attempt finds it again.
+    """
+
+    def __init__(self, outcome: Outcome, error: StepError | None = None) -> None:
+        super().__init__("the attempt ends")
+        self.outcome = outcome
+        self.error = error
+
+
 class EndAttempt(BaseException):
     """Ends the attempt with an outcome that is already decided.
 

@@ -1,9 +1,9 @@
 """The outcomes of an attempt. They are values: the runner decides them, the engine applies them."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent.core import plain_json
+from agent.core.quick_dataclasses import dataclass, field
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
 

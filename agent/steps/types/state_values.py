@@ -9,6 +9,10 @@ from agent.core.state_names import StateKey
 from agent.store.db.json_values import decode
 
 
+class Version(int):
+    """The version of a value, to compare with: 0 if it was never written."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateValue:
     """A value at one version; without a text there is none: never written, or deleted."""

@@ -9,11 +9,11 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
+from agent.core.quick_dataclasses import dataclass
 from agent.store.artifacts.blobs import BlobStore, stores_of
 from agent.store.db.database import Connection, StoreError
 from agent.store.db.dialect import Fault
@@ -22,7 +22,7 @@ from agent.store.db.json_values import Json, encode
 REFERENCE_KEY: Final = "$artifact"
 GRACE_US: Final = 24 * 3600 * SECOND
 
-_REFERENCES: Final = re.compile(r'"\$artifact":\s*"([0-9a-f]{64})"')
+_REFERENCES: Final = r'"\$artifact":\s*"([0-9a-f]{64})"'
 # The columns whose values may refer to an artifact.
 _REFERRING: Final = {
     "tasks": ("input", "output", "error", "trigger"),
@@ -260,5 +260,5 @@ def _referred_to(connection: Connection) -> set[str]:
                     pattern=f'%"{REFERENCE_KEY}"%',
                 )
                 for (text,) in rows:
-                    used.update(_REFERENCES.findall(text))
+                    used.update(re.findall(_REFERENCES, text))
     return used

@@ -4,7 +4,6 @@ The artifact's row in the database has the address of its content, so that readi
 configuration. Content is written before its row and removed after it.
 """
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -147,7 +146,7 @@ class BlobStore:
         """Create the driver; some drivers connect to the store then."""
         try:
             if "://" in self._base:
-                _files(self._base, self._options())
+                files_of(self._base, self._options())
         except Exception as error:
             text = f"the artifact store cannot be used at {self._base}: {_words(error)}"
             raise StoreError(Fault.UNREACHABLE, self._hide(text)) from None
@@ -157,7 +156,7 @@ class BlobStore:
         address = f"{self._base}/{name[:2]}/{name}"
         try:
             if "://" in self._base:
-                files, path = _files(address, self._options())
+                files, path = files_of(address, self._options())
                 files.makedirs(files._parent(path), exist_ok=True)
                 files.pipe_file(path, data)
             else:
@@ -175,7 +174,7 @@ def read(
     """Return content by its address; None if it does not exist."""
     try:
         if "://" in address:
-            files, path = _files(address, options)
+            files, path = files_of(address, options)
             content: bytes = files.cat_file(path)
             return content
         return Path(address).read_bytes()
@@ -199,7 +198,7 @@ def remove(address: str, before: int, options: Options | None = None) -> None:
     """
     try:
         if "://" in address:
-            files, path = _files(address, options)
+            files, path = files_of(address, options)
             if _written_at(files, path) < before:
                 files.rm_file(path)
         elif Path(address).stat().st_mtime * SECOND < before:
@@ -246,13 +245,16 @@ def _written_at(files: Any, path: str) -> int:
         return 0
 
 
-def _files(address: str, options: Options | None = None) -> tuple[Any, str]:
+def files_of(address: str, options: Options | None = None) -> tuple[Any, str]:
+    """Return the driver of a URL and the path in it; some drivers connect to the store here."""
     files, path = _fsspec_core().url_to_fs(address, **(options or {}))
     return files, path
 
 
 def _check_driver(address: str, options: Options) -> None:
     """Raise what is wrong with a URL and its options, as far as that can be checked offline."""
+    import inspect
+
     core = _fsspec_core()
     links = address.split("::")
     for link in links:

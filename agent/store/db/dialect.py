@@ -5,10 +5,11 @@ SQL is written once, with `:name` parameters; where the databases differ it take
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Final, Literal
+
+from agent.core.quick_dataclasses import dataclass
 
 ColumnType = Literal["text", "int", "float"]
 

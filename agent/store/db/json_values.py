@@ -7,9 +7,8 @@ the step that made it and never of the transaction that stores it.
 
 import json
 from collections.abc import Iterable
-from typing import Any, Final
-
-import orjson
+from contextlib import suppress
+from typing import Any
 
 Json = Any
 """A plain JSON value: None, bool, int, float, str, list or dict of these."""
@@ -29,14 +28,27 @@ class NotPlainJsonError(ValueError):
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _write = _encoder.encode
 _read = json.loads
-# The quick encoder also accepts types that are not plain JSON.
-_STRICTLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_quick: list[Any] = []
+"""The module of the quick encoder, once it is used."""
+
+
+def use_quick_encoder() -> None:
+    """Use the quick encoder, in a process that writes many values: to load it takes longer than a command."""
+    import orjson
+
+    _quick[:] = [orjson]
 
 
 def encode(value: Json, where: str) -> str:
     """Write a value as compact JSON, or refuse it; `where` names the value in the message."""
+    if not _quick:
+        _inspect(value, where, 0)
+        return _write(value)
+    orjson = _quick[0]
+    # The quick encoder also accepts types that are not plain JSON.
+    strictly = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     try:
-        data = orjson.dumps(value, option=_STRICTLY)
+        data: bytes = orjson.dumps(value, option=strictly)
         # Reading back finds the other values that are not plain: NaN was written as null.
         is_same = orjson.loads(data) == value
     except (TypeError, ValueError, RecursionError):
@@ -50,11 +62,12 @@ def encode(value: Json, where: str) -> str:
 def set_of(rows: Iterable[Any]) -> str:
     """Write the JSON array of ids, or of rows, that a statement takes as a parameter."""
     members = rows if isinstance(rows, list) else list(rows)
-    try:
-        return orjson.dumps(members).decode()
-    except TypeError:
-        # A text that no database accepts: the statement fails with `Fault.DATA`.
-        return json.dumps(members, ensure_ascii=False)
+    with suppress(TypeError):
+        if _quick:
+            written: bytes = _quick[0].dumps(members)
+            return written.decode()
+    # Also a text that no database accepts: the statement fails with `Fault.DATA`.
+    return json.dumps(members, ensure_ascii=False)
 
 
 def decode(text: str | None) -> Json:

@@ -1,10 +1,10 @@
 """Which SQLite library this process uses, and what that library can do."""
 
 import warnings
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
+from agent.core.quick_dataclasses import dataclass, replace
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import SQLITE, Fault, Sql
 

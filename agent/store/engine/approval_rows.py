@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import Any, Final
 
+from agent.core.quick_dataclasses import dataclass, fields_of, values_of
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.engine.reads import Rows
@@ -78,7 +78,7 @@ class ApprovalRow:
         return min(instants, default=None)
 
 
-assert tuple(field.name for field in fields(ApprovalRow)) == tuple(TYPES)
+assert tuple(fields_of(ApprovalRow)) == tuple(TYPES)
 
 _COLUMNS: Final = ", ".join(f"a.{name}" for name in TYPES)
 
@@ -91,7 +91,7 @@ def _insert(sql: Sql) -> str:
 
 def insert(tx: Connection, rows: Iterable[ApprovalRow]) -> None:
     """Insert approvals, in the transaction that parks the steps which wait on them."""
-    values = [astuple(row) for row in rows]
+    values = [tuple(values_of(row).values()) for row in rows]
     tx.defer(_insert(tx.sql), rows=json.dumps(values, ensure_ascii=False))
 
 

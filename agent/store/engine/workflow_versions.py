@@ -1,8 +1,8 @@
 """Workflows and their versions: a changed definition is a new version, and none is ever rewritten."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from agent.core.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.read.activity import expression
 
@@ -21,6 +22,20 @@ def task_counts(connection: Connection) -> dict[str, int]:
     """Return how many tasks there are in each status."""
     rows = connection.query("SELECT status, count(*) FROM tasks GROUP BY status ORDER BY status")
     return {str(status): int(count) for status, count in rows}
+
+
+def task_counts_up_to(connection: Connection, most: int) -> dict[str, int]:
+    """Return how many tasks there are in each status, each counted up to a bound."""
+    counts = {}
+    for status in sorted(TaskStatus):
+        ((count,),) = connection.query(
+            "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = :status LIMIT :most) AS some",
+            status=status.value,
+            most=most,
+        )
+        if count:
+            counts[status.value] = int(count)
+    return counts
 
 
 def open_task_counts(connection: Connection) -> dict[str, int]:

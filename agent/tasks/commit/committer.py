@@ -15,6 +15,7 @@ from agent.core.state_machine import TaskStatus
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
+from agent.store.db import json_values
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.engine import reads, task_rows
 from agent.store.schema import migrate
@@ -73,6 +74,7 @@ class Committer:
         self._pipeline = Pipeline(self.session)
         self._loader = AttemptLoader(self.graphs)
         self._set_aside = split.SetAsideTasks(clock)
+        json_values.use_quick_encoder()
 
     @property
     def worker_id(self) -> str:

@@ -6,12 +6,12 @@ level by level. Each commit notifies running daemons, which stop or pause the at
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from agent.core.clock import Clock
 from agent.core.lazy_module import lazy
 from agent.core.plain_json import Json
+from agent.core.quick_dataclasses import dataclass
 from agent.core.state_machine import TASK_ENDED, StepStatus
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault

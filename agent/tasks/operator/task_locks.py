@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from agent.core.clock import Clock
+from agent.core.quick_dataclasses import dataclass
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError

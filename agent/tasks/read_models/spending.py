@@ -10,13 +10,21 @@ from agent.store.engine import task_rows
 from agent.tasks.state.graph_cache import GraphCache
 
 
-def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
+def budget_document(
+    connection: Connection, task_id: str, graphs: GraphCache | None = None
+) -> dict[str, Json]:
     """Return what a task's own calls used, and its budgets with what is used of each.
 
     A task's budget counts its children too, and the reservations of calls whose use is unknown.
     """
     calls, tokens_in, tokens_out, microusd, still_open = store.usage(connection, task_id)
-    graph = GraphCache().get(connection, *task_rows.workflow_of(connection, task_id))
+    budgets = store.of_task(connection, task_id)
+    names = {}
+    if any("/" in key for key, *_ in budgets):
+        # The graph has the names; parsing a large one takes longer than all the rest.
+        workflow = task_rows.workflow_of(connection, task_id)
+        graph = (graphs or GraphCache()).get(connection, *workflow)
+        names = {str(index): step.name for index, step in enumerate(graph.steps)}
     return {
         "task": task_id,
         "calls": calls,
@@ -26,13 +34,13 @@ def budget_document(connection: Connection, task_id: str) -> dict[str, Json]:
         "usd_of_unknown_calls": still_open / MICROUSD,
         "budgets": [
             {
-                "step": graph.steps[int(key.rpartition("/")[2])].name if "/" in key else None,
+                "step": names[key.rpartition("/")[2]] if "/" in key else None,
                 "tokens": tokens,
                 "tokens_limit": tokens_limit,
                 "usd": taken / MICROUSD,
                 "usd_limit": None if limit is None else limit / MICROUSD,
             }
-            for key, tokens_limit, limit, tokens, taken in store.of_task(connection, task_id)
+            for key, tokens_limit, limit, tokens, taken in budgets
         ],
     }
 

@@ -25,6 +25,7 @@ Document = dict[str, Json]
 MAX_LOG_PIECES: Final = 1000
 """The last pieces of the log that a document has; `agent logs` has all of them."""
 MAX_ITEMS: Final = 200
+_WITH_EXECUTORS: Final = ("python", "shell")
 _TRACEBACK: Final = "error"
 """The stream of tracebacks: of the step's own code."""
 
@@ -187,6 +188,7 @@ def _begin(attempts: dict[int, Document], event: dict[str, Any]) -> None:
             "started_at": to_iso(event["at"]),
             "config": None,
             "config_clipped": False,
+            "executor": None,
             "output": None,
             "error": None,
             "traceback": None,
@@ -221,11 +223,15 @@ def _add_configs(
     if not _is_rendered(definition):
         for attempt in attempts.values():
             attempt["config"] = definition.config
-        return
+        if definition.kind not in _WITH_EXECUTORS:
+            return
     limit = 4 * max(len(attempts), 1)
     for piece in step_views.step_configs(connection, row["task_id"], row["id"], limit):
         if piece["attempt"] in attempts:
             recorded = json.loads(piece["text"])
+            if "executor" in recorded:
+                attempts[piece["attempt"]]["executor"] = recorded["executor"]
+                continue
             attempts[piece["attempt"]].update(
                 config=recorded["config"], config_clipped=recorded["clipped"]
             )

@@ -159,10 +159,11 @@ def _rescue(
         if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
             transitions.skip(locked, step, "fail_fast")
             continue
-        policy = locked.definition(step).retry
-        delay = policy.delay_after(step.attempt, random_fraction())
+        definition = locked.definition(step)
+        delay = definition.retry.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
-        transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=cause.has_crashed)
+        must_isolate = cause.has_crashed and not definition.runs_elsewhere
+        transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=must_isolate)
 
 
 def _apply_recorded(

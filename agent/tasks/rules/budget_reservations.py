@@ -8,9 +8,9 @@ never replaced (a crash, a lost response) stays: an unknown call counts as spent
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from agent.core.quick_dataclasses import dataclass
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budget_rows as store

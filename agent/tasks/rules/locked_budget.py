@@ -1,8 +1,8 @@
 """One budget whose row this transaction holds: whether a reservation fits, and what to do if not."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from agent.core.quick_dataclasses import dataclass
 from agent.steps.types.call_records import Reservation
 from agent.tasks.rules.budgets import dollars
 from agent.workflows.durations import format_duration

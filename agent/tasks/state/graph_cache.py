@@ -1,4 +1,4 @@
-"""Graphs by workflow and version, parsed once per process: a version never changes."""
+"""Graphs by workflow and version of one database, parsed once: a version never changes."""
 
 from collections import OrderedDict
 from typing import Any
@@ -43,7 +43,8 @@ class GraphCache:
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         else:
-            self._known.move_to_end(key)
+            # To the end. A default: another thread that reads for a page may have dropped it.
+            self._known[key] = self._known.pop(key, found)
         return found
 
 

@@ -4,9 +4,9 @@
 schema 0006 paused: such a pause has no known kind, and `agent resume` ends it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.core.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.engine import task_rows
 from agent.tasks.state.rows import TaskRow

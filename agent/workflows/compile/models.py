@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from agent.core.state_names import MAX_NAMES, find_name_problem
+from agent.workflows.compile.executor_keys import Executor
 from agent.workflows.compile.field_types import (
     AttemptTimeout,
     Duration,
@@ -112,6 +113,9 @@ class StepKeys(_Keys):
     )
     on_unknown: OnUnknown | None = Field(
         default=None, description="what to do about an effect whose result was never recorded"
+    )
+    executor: Executor | None = Field(
+        default=None, description="where the code of a python or shell step runs"
     )
     output: dict[str, Any] | None = Field(
         default=None, description="a JSON Schema of the step's output"

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agent.workflows.compile.executor_keys import KINDS as EXECUTED_KINDS
 from agent.workflows.compile.fanout import read_fanout, without_braces
 from agent.workflows.compile.kind_choice import choose_kind, rendered_parts
 from agent.workflows.compile.models import STEP_WORDS, BudgetKeys, DefaultsKeys, RetryKeys, StepKeys
@@ -86,6 +87,7 @@ class StepCompiler:
         condition = self._condition(written, keys, path)
         run_on = self._run_on(keys, path)
         self._check_schema(keys, path)
+        self._check_executor(keys, path, choice.kind)
         retry = self._retry(keys, path, choice.kind)
         has_items = "foreach" in written or "parallel" in written
         reads = self._check_templates(name, choice.kind, choice.config, has_items)
@@ -116,6 +118,7 @@ class StepCompiler:
             reads_state=sorted(reads.state),
             sets_from=sorted(writes.state),
             reads_now=reads.now,
+            executor=None if keys.executor is None else keys.executor.document(),
         )
 
     def _refuser(self, path: Path) -> Any:
@@ -170,6 +173,13 @@ class StepCompiler:
             self.problems.append(
                 self._source.problem((*path, "output", *schema_path), message, at_value=True)
             )
+
+    def _check_executor(self, keys: StepKeys, path: Path, kind: str | None) -> None:
+        if keys.executor is not None and kind is not None and kind not in EXECUTED_KINDS:
+            message = (
+                f"an executor runs the code of {' and '.join(EXECUTED_KINDS)} steps, not {kind}"
+            )
+            self._refuser(path)("executor", message)
 
     def _retry(self, keys: StepKeys, path: Path, kind: str | None) -> RetryPolicy:
         """Merge the step's `retry` over that of the workflow's defaults, and both over its kind's."""

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -346,7 +347,8 @@ def test_a_file_is_compiled_again_only_when_it_has_changed(cli: Cli) -> None:
         return version
 
     assert [started(), started(), started()] == [1, 1, 1]
-    assert (cli.directory / "data" / "workflows.compiled").exists()
+    remembered = Path(cli.environment["XDG_CACHE_HOME"], "agent").glob("compiled-*")
+    assert len(list(remembered)) == 1
     file.write_text("name: flow\nsteps: {one: {wait: 2h}}\n", encoding="utf-8")
     assert [started(), started()] == [2, 2]
     file.write_text("name: flow\nsteps: {one: {wait: soon}}\n", encoding="utf-8")

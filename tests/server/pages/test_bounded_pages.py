@@ -8,9 +8,9 @@ import pytest
 
 from agent.approvals.permission import Principal
 from agent.core.scopes import SCOPES
-from agent.server.pages.page_request import PageRequest
+from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.renderings import Page
 from agent.server.pages.page_set import PAGES
-from agent.server.pages.renderings import Page
 from agent.store.db.database import Connection, Database
 from agent.store.schema import migrate
 from tests.support.recorded_triggers import record_workflow

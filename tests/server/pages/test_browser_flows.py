@@ -214,3 +214,17 @@ def test_search_and_filters_are_in_the_address(
         expect(page.locator(".state.succeeded")).to_have_count(0)
         page.goto("/tasks?search=nothinglikethis")
         expect(page.locator(".empty")).to_contain_text("No task matches")
+
+
+def test_a_task_can_be_printed(browser: Browser, running: Running, client: httpx.Client) -> None:
+    """On paper there are no buttons, forms or navigation, and what is folded on the screen is open."""
+    task_id, _ = _ask(client, "pay-invoice")
+    with viewing(browser, running) as viewer:
+        page = viewer.open(f"/tasks/{task_id}")
+        folded = page.get_by_text("--amount").first
+        expect(page.locator("button:visible").first).to_be_visible()
+        expect(folded).to_be_hidden()
+        page.emulate_media(media="print")
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("button:visible, nav:visible, input:visible")).to_have_count(0)
+        expect(folded).to_be_visible()

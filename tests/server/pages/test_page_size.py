@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server.pages.page_request import PageRequest
+from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.renderings import Page
 from agent.server.pages.page_set import PAGES
-from agent.server.pages.renderings import Page
 from agent.store.db.database import Connection
 from bench import copies
 from tests.support.sample_dashboard import CHOICE, QUICK, SIGNALLED, question_of

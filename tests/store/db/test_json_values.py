@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.store.db import json_values
 from agent.store.db.json_values import MAX_DEPTH, NotPlainJsonError, decode, encode
 
 _texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -20,6 +22,17 @@ _plain = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(_texts, inner),
     max_leaves=20,
 )
+
+
+@pytest.fixture(params=["quick encoder", "standard library"], scope="module", autouse=True)
+def _encoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both encoders accept and refuse the same values: commands do without the quick one."""
+    before = list(json_values._quick)
+    json_values.use_quick_encoder()
+    if request.param == "standard library":
+        json_values._quick.clear()
+    yield
+    json_values._quick[:] = before
 
 
 def _nested(depth: int) -> Any:

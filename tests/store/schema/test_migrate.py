@@ -131,13 +131,13 @@ def test_parallel_upgrades_exclude_each_other(
     else:
         url = request.getfixturevalue("empty_postgres_url")
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_upgrade, args=(url,)) for _ in range(3)]
+    processes = [context.Process(target=_upgrade, args=(url,)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(2 * PATIENCE_SECONDS)
         process.kill()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0]
     migrate.check(Database(url))
 
 

@@ -32,7 +32,13 @@
   // A browser opens six connections to one host: hidden pages must not use them up.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
-  addEventListener("pageshow", open);
+  addEventListener("pageshow", (event) => {
+    const [visit] = performance.getEntriesByType("navigation");
+    // A page of the history has the key of a form that was sent: pressed again, it is meant again.
+    if (event.persisted || (visit && visit.type === "back_forward"))
+      for (const field of document.querySelectorAll("[name=form_key]")) field.value = crypto.getRandomValues(new Uint32Array(4)).join("-");
+    open();
+  });
 
   async function refresh() {
     if (isFetching) { isStale = true; return; }
@@ -91,6 +97,7 @@
       if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
       return;
     }
+    if (old.name === "form_key") return; // a second press of the same button must send the same key
     mergeAttributes(old, fresh);
     if (old.nodeName === "TIME") return; // its text is written below
     if (old.nodeName === "TEXTAREA") {

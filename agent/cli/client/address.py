@@ -1,0 +1,66 @@
+"""The address of an agent, and the token for it: from options, the environment and files."""
+
+import ipaddress
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agent.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from agent.config.settings import Settings
+
+
+def remote_agent(
+    url: str, settings: "Settings", notify: Callable[[str], None]
+) -> tuple[str, str, bool]:
+    """Return the base URL of an agent, the token for it, and whether it is on this machine."""
+    base, is_here = checked(url)
+    found = token(settings, is_here=is_here)
+    if base.startswith("http:") and not is_here:
+        notify("agent: the token travels unencrypted: use https")
+    return base, found, is_here
+
+
+def checked(url: str) -> tuple[str, bool]:
+    """Return the base URL of an address, and whether it is on this machine."""
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    try:
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
+        raise CommandError(f"--server {url}: write it as http://127.0.0.1:8420")
+    if parts.username is not None or parts.password is not None:
+        raise CommandError(
+            "--server: the address must not hold a token; use AGENT_TOKEN or AGENT_TOKEN_FILE"
+        )
+    path = parts.path.rstrip("/").removesuffix("/api/v1")
+    return f"{parts.scheme}://{parts.netloc}{path}", _is_here(parts.hostname or "")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token(settings: "Settings", *, is_here: bool) -> str:
+    """Return the token from the environment or a file; the owner's token is used only locally."""
+    found = os.environ.get("AGENT_TOKEN", "").strip()
+    named = os.environ.get("AGENT_TOKEN_FILE")
+    file = Path(named) if named else settings.home / "token"
+    if not found and (named or is_here):
+        try:
+            found = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            if named:
+                raise CommandError(f"AGENT_TOKEN_FILE: {error}") from None
+    if not found or not found.isascii() or not found.isprintable():
+        raise CommandError(
+            "no token: set AGENT_TOKEN to the token, or AGENT_TOKEN_FILE to the file that holds it"
+        )
+    return found

@@ -1,0 +1,25 @@
+"""`agent job`: runs one attempt that an agent has specified; see `agent.steps.executors`."""
+
+import os
+
+import typer
+
+from agent.cli import session
+from agent.cli.errors import CommandError
+
+
+def job() -> None:
+    """Run the one job that TASK_SPEC_PATH names."""
+    from agent import bootstrap
+    from agent.core.logging import configure
+    from agent.steps.executors.command_launcher import SPEC_VARIABLE
+
+    address = os.environ.get(SPEC_VARIABLE)
+    if not address:
+        raise CommandError(
+            f"{SPEC_VARIABLE} is not set: it holds the address of the job's specification, and the"
+            " command of [executors.job] gets it from the agent"
+        )
+    settings = session.settings()
+    configure(settings.log.format, settings.log.level)
+    raise typer.Exit(bootstrap.run_job(address, settings))

@@ -1,0 +1,58 @@
+"""Functions that handle work, by the queue that they take it from."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+Handler = Callable[..., Any]
+_Decorated = TypeVar("_Decorated", bound=Handler)
+
+_QUEUES: Final = "__agent_queues__"
+_decorated: Final[list[Handler]] = []
+"""Every function that `handler` has decorated in this process, in order."""
+
+
+def handler(*queues: str) -> Callable[[_Decorated], _Decorated]:
+    """Let a function, or a coroutine function, handle the work of these queues.
+
+    It gets a `Work` (an `AsyncWork` if it is a coroutine function) and returns the step's output.
+    """
+    if not queues or not all(isinstance(queue, str) and queue for queue in queues):
+        raise TypeError("name the queue, as in @handler('reviews')")
+
+    def decorate(function: _Decorated) -> _Decorated:
+        setattr(function, _QUEUES, queues)
+        _decorated.append(function)
+        return function
+
+    return decorate
+
+
+def by_queue(functions: Iterable[Handler]) -> dict[str, Handler]:
+    """Return the function for each queue; without functions, all that are decorated."""
+    found: dict[str, Handler] = {}
+    for function in list(functions) or _decorated:
+        queues = getattr(function, _QUEUES, ())
+        if not queues:
+            raise TypeError(
+                f"{name_of(function)} is no handler: decorate it with @handler('queue')"
+            )
+        for queue in queues:
+            if found.setdefault(queue, function) is not function:
+                both = f"{name_of(found[queue])} and {name_of(function)}"
+                raise TypeError(f"two handlers for the queue {queue!r}: {both}")
+    if not found:
+        raise TypeError("no handlers: decorate a function with @handler('queue')")
+    return found
+
+
+def name_of(function: Handler) -> str:
+    """Return a function's name, for messages."""
+    return getattr(function, "__qualname__", repr(function))
+
+
+def is_async(function: Handler) -> bool:
+    """Whether a handler is a coroutine function, or an object that is called as one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is inspected
+    )

@@ -1,0 +1,64 @@
+"""Values that people type into forms: JSON, numbers, and inputs with declared types."""
+
+import json
+from typing import Any
+
+from agent.core.escape import harmless_json
+from agent.server.pages.forms import schema_form
+from agent.server.pages.framework.page_request import Form
+from agent.server.problems import Problem
+from agent.workflows.compile.inputs import inputs_schema
+from agent.workflows.graph import Graph
+
+Json = Any
+
+
+def json_field(form: Form, name: str, what: str) -> Json:
+    """Return the JSON that was typed into a field; None where it was left empty."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        hint = '; a text stands in quotes, as in "yes"' if text[0] not in '{["' else ""
+        raise Problem(422, "invalid", f"{what} is not JSON: {error}{hint}") from None
+
+
+def input_members(graph: Graph) -> list[schema_form.Member]:
+    """Return the fields of a workflow's inputs; none if they must be typed as JSON."""
+    return schema_form.members_of(plain_schema(graph))
+
+
+def plain_schema(graph: Graph) -> dict[str, Json]:
+    """Return the schema of a workflow's inputs for a form: an optional input may be left empty."""
+    schema = inputs_schema(graph)
+    for keys in schema["properties"].values():
+        if isinstance(keys.get("type"), list):
+            keys["type"] = keys["type"][0]
+    return schema
+
+
+def read_inputs(graph: Graph, form: Form) -> dict[str, Json]:
+    """Return the inputs in a form: its fields, or the JSON of them all."""
+    members = input_members(graph)
+    if members:
+        return schema_form.read(members, form)
+    value = json_field(form, "inputs", "the input")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Problem(422, "invalid", 'the input must be an object, as in {"name": "value"}')
+    return value
+
+
+def shown_inputs(graph: Graph, values: dict[str, Json]) -> Form:
+    """Return values as the texts of a form's fields."""
+    members = input_members(graph)
+    if not members:
+        return {"inputs": harmless_json(values, indent=2)}
+    return {member.field: schema_form.label_of(values.get(member.name)) for member in members}
+
+
+def _refuse(word: str) -> Json:
+    raise ValueError(f"{word} is not a JSON value")

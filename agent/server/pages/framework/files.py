@@ -1,0 +1,31 @@
+"""Serves the style sheet, the script and the icon: the same for everyone, kept for ever."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.server.pages.framework.assets import all_assets
+from agent.server.pages.framework.page_registry import PageRegistry
+from agent.server.problems import Problem
+
+pages = PageRegistry("files")
+
+_YEAR: Final = 31_536_000
+
+
+@pages.open_route("/assets/{name}")
+async def asset(request: Request) -> Response:
+    """Return an asset; its name changes with its content."""
+    found = all_assets().get(request.path_params["name"])
+    if found is None:
+        raise Problem(404, "not-found", "there is nothing at this address")
+    headers = {
+        "cache-control": f"public, max-age={_YEAR}, immutable",
+        "vary": "accept-encoding",
+    }
+    body = found.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body = found.zipped
+        headers["content-encoding"] = "gzip"
+    return Response(body, headers=headers, media_type=found.media)

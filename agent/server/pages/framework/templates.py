@@ -1,0 +1,115 @@
+"""The templates of pages: everything is escaped, and nothing that is shown can hide characters."""
+
+from datetime import datetime, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from agent.core.escape import harmless, harmless_json
+from agent.server.pages.framework import assets
+
+_DIRECTORY: Final = Path(__file__).parents[1] / "templates"
+_MOST_SHOWN: Final = 8_000
+"""Characters of one value that a page shows."""
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates."""
+    made = Environment(
+        loader=FileSystemLoader(_DIRECTORY),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        finalize=_shown_safely,
+    )
+    made.filters.update(
+        exactly=escape,
+        short=short_id,
+        pretty=pretty,
+        segment=lambda text: quote(str(text), safe=""),
+        duration=duration,
+        number=lambda value: f"{value:,}",
+        utc=utc,
+        clipped=clipped,
+        first_line=first_line,
+        pause_words=pause_words,
+    )
+    made.globals.update(asset=assets.url_of, seconds_between=seconds_between)
+    return made
+
+
+def _shown_safely(value: Any) -> Any:
+    """Escape control characters in every expression of a template."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else harmless(value)
+
+
+def short_id(value: str) -> str:
+    """Return the end of an id, which tells those apart that were made together."""
+    return value[-8:]
+
+
+def pretty(value: Any) -> str:
+    """Write a value for a person: text unchanged, null as nothing, everything else as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else harmless_json(value, indent=2)
+
+
+def clipped(value: Any, most: int = _MOST_SHOWN) -> str:
+    """Write a value as `pretty` does, and cut it where a page would grow too large."""
+    text = pretty(value)
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most:,} more characters"
+
+
+def first_line(text: str, most: int = 200) -> str:
+    """Return the first line of a text, cut to a bound."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def pause_words(reason: str) -> str:
+    """Return why something is paused, without the mark of a budget and the command of a terminal."""
+    return reason.removeprefix("budget: ").partition("; `agent ")[0]
+
+
+def utc(instant: str) -> str:
+    """Write an instant exactly, for the tooltip."""
+    return instant.replace("T", " ").replace("Z", " UTC")
+
+
+def local(instant: str, zone: tzinfo | None) -> str:
+    """Write an instant in the time of a zone, with its offset, for browsers without scripts."""
+    there = datetime.fromisoformat(instant).astimezone(zone)
+    offset = there.strftime("%z")
+    return f"{there:%Y-%m-%d %H:%M} {offset[:3]}:{offset[3:]}"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration in the two largest units that tell something."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{hours // 24} d {hours % 24} h" if hours % 24 else f"{hours // 24} d"
+
+
+def seconds_between(start: str | None, end: str | None) -> float | None:
+    """Return the seconds between two instants as documents have them."""
+    if start is None or end is None:
+        return None
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()

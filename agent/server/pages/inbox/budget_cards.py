@@ -1,0 +1,79 @@
+"""Budgets that are used up, as cards: whose budget it is, what is used of it, and which limit to raise."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.server.pages.framework.templates import pause_words
+from agent.steps.types.outcome import Json
+from agent.store.db.database import Connection
+from agent.store.read import attention
+from agent.tasks.errors import NotFoundError
+from agent.tasks.read_models import spending, task_documents
+from agent.tasks.read_models.task_documents import AmbiguousIdError
+
+_MOST: Final = 20
+_LIMITS: Final = {"--tokens": "tokens", "--usd": "usd", "--time": "minutes"}
+"""The field that raises what a command's option raises."""
+
+
+@dataclass(slots=True)
+class BudgetCard:
+    """One used-up budget, and how many tasks it pauses."""
+
+    task_id: str
+    workflow: str
+    reason: str
+    owner_id: str | None
+    """The task whose budget it is; None for the day's budget, which the configuration sets."""
+    step: str
+    """The step whose budget it is, if it is not the task's."""
+    fields: tuple[str, ...]
+    budget: dict[str, Json] | None
+    count: int = 1
+
+
+def cards(connection: Connection) -> list[BudgetCard]:
+    """Return the used-up budgets, each once for all the tasks that it pauses."""
+    found: dict[str, BudgetCard] = {}
+    for row in attention.budget_pauses(connection, _MOST):
+        # A command of `agent`: budget TASK [--step NAME] [--tokens N] …; the day's budget has none.
+        command = shlex.split(row["pause_command"] or "")
+        is_tasks = command[:1] == ["budget"]
+        key = row["pause_command"] if is_tasks else row["id"]
+        if key in found:
+            found[key].count += 1
+        else:
+            found[key] = _card(connection, row, command[1:] if is_tasks else [])
+    return list(found.values())
+
+
+def _card(connection: Connection, row: dict[str, Any], arguments: Sequence[str]) -> BudgetCard:
+    owner_id = _owner(connection, row["id"], arguments[0]) if arguments else None
+    step = _after(arguments, "--step")
+    used = spending.budget_document(connection, owner_id)["budgets"] if owner_id else []
+    named = tuple(field for option, field in _LIMITS.items() if option in arguments)
+    return BudgetCard(
+        task_id=row["id"],
+        workflow=row["workflow_name"],
+        reason=pause_words(row["pause_reason"] or ""),
+        owner_id=owner_id,
+        step=step,
+        fields=named or tuple(_LIMITS.values()),
+        budget=next((each for each in used if (each["step"] or "") == step), None),
+    )
+
+
+def _after(arguments: Sequence[str], option: str) -> str:
+    return arguments[arguments.index(option) + 1] if option in arguments[:-1] else ""
+
+
+def _owner(connection: Connection, task_id: str, end_of_id: str) -> str | None:
+    """Return the task whose budget it is: the paused one, or one of its ancestors."""
+    if task_id.endswith(end_of_id):
+        return task_id
+    try:
+        return task_documents.find_task(connection, end_of_id)
+    except (NotFoundError, AmbiguousIdError):
+        return None

@@ -1,0 +1,1 @@
+"""Pages about the agent itself: spend, health, queues and the event log."""

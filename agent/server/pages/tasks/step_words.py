@@ -1,0 +1,106 @@
+"""How pages say what steps do and wait for: statuses, reasons and durations in words."""
+
+from typing import Any, Final
+
+from agent.core import waits
+from agent.core.clock import to_iso
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED
+from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
+from agent.server.pages.framework.templates import first_line
+
+Document = dict[str, Any]
+
+_SKIPPED: Final = {
+    "if": "its condition was false",
+    "run_on": "nothing failed",
+    "upstream_failed": "a step that it depends on failed",
+    "fail_fast": "another step failed",
+    "deadline": "the task’s deadline passed",
+}
+_ENDED_OR_IDLE: Final = (*STEP_ENDED, "pending")
+ORDER: Final = (
+    "failed",
+    "waiting",
+    "paused",
+    "running",
+    "succeeded",
+    "kept",
+    "skipped",
+    "canceled",
+    "pending",
+)
+"""Statuses of steps as pages list them: what needs attention first."""
+WORDS: Final = {
+    "succeeded": "done",
+    "pending": "not started",
+    "kept": "kept",
+    "canceled": "canceled",
+}
+
+
+def shown_status(step: Document, task_status: str) -> str:
+    """Return a step's status for people: `kept` from an earlier task, `canceled` with its task."""
+    if step.get("is_kept"):
+        return "kept" if step["status"] == "succeeded" else str(step["status"])
+    if task_status in TASK_ENDED and step["status"] not in _ENDED_OR_IDLE:
+        return "canceled"
+    return str(step["status"])
+
+
+def reason(step: Document, task_status: str) -> str:
+    """Return why a step is in its status, in one line; nothing where its status says enough."""
+    error = step["error"] or {}
+    if step["status"] == "failed":
+        return first_line(error.get("message") or "")
+    if step["status"] == "pending" and step["attempt"] > 1 and error:
+        return f"tries again after: {first_line(error.get('message') or '')}"
+    if step["status"] == "skipped":
+        return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
+    if step["status"] == "waiting" and task_status not in TASK_ENDED:
+        return waiting(step["waiting_on"] or {})
+    if delay := step.get("delay"):
+        return f"waits for the artifact store {delay.get('store')}"
+    return ""
+
+
+def waiting(on: Document) -> str:
+    """Return what a step waits for, in one line."""
+    match waits.from_document(on):
+        case Signal(name):
+            return f"waits for the signal {name!r}"
+        case UnknownCall():
+            return "the result of its effect was never recorded"
+        case Approval() | Work(approval_id=str()):
+            return f"asks: {first_line(on['message'])}" if on.get("message") else "asks a person"
+        case Timer(store_error=str()):
+            return "waits for the artifact store"
+        case Timer(turn_after=str()):
+            return "waits for its turn in the conversation"
+        case Timer() as timer:
+            return f"waits until {(to_iso(timer.at) or '')[:16].replace('T', ' ')} UTC"
+        case Child():
+            return "waits for its child task" + (
+                ", which waits for a person" if on.get("asks") else ""
+            )
+        case Items() | Work() as others:
+            return _for_others(others)
+    return "waits"
+
+
+def _for_others(on: Items | Work) -> str:
+    if isinstance(on, Work):
+        return f"waits for a worker of the queue {on.queue!r}"
+    return "waits for its items"
+
+
+def attempt(step: Document) -> str:
+    """Return a step's attempt, unless it is the first."""
+    if step["attempt"] <= 1:
+        return ""
+    number = step["attempt"]
+    if (step["error"] or {}).get("code") == "attempts_exhausted":
+        # The last one did not run: it only found that no attempt is left.
+        number -= 1
+    if number > step["max_attempts"]:
+        return f"attempt {number}"
+    return f"attempt {number} of {step['max_attempts']}"

@@ -1,0 +1,157 @@
+"""The operator's commands that make sense for a task now, each with its consequences in words."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.core.scopes import Scope
+from agent.core.state_machine import STEP_ENDED
+from agent.server.pages.framework.page_request import PageRequest
+from agent.store.db.database import Connection
+from agent.store.engine import lineage, workflow_versions
+from agent.tasks.operator.state_table import COMMANDS
+
+Document = dict[str, Any]
+
+_MOST_NAMES: Final = 6
+_SCOPES: Final[dict[str, Scope]] = {"budget": "approve"}
+"""The scopes of commands, where it is not `operate`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedCommand:
+    """One command."""
+
+    name: str
+    label: str
+    consequences: str
+    is_danger: bool = False
+
+
+def offered_commands(
+    connection: Connection, task: Document, request: PageRequest
+) -> list[OfferedCommand]:
+    """Return the commands that the viewer may give, and that would change something."""
+    offered = [
+        _pause(task),
+        _resume(task),
+        *_retries(connection, task),
+        _fork(),
+        _signal(),
+        _budget(),
+        _cancel(task),
+    ]
+    return [
+        command
+        for command in offered
+        if request.may(_SCOPES.get(_table_name(command.name), "operate"))
+        and COMMANDS[_table_name(command.name)][task["status"]].effect == "act"
+    ]
+
+
+def _table_name(name: str) -> str:
+    return "retry" if name == "retry-latest" else name
+
+
+def _pause(task: Document) -> OfferedCommand:
+    running = _names([step for step in task["steps"] if step["status"] == "running"])
+    text = "Nothing new starts until you resume it."
+    if running:
+        text += f" What runs now ends, or stops at its next checkpoint: {running}."
+    return OfferedCommand("pause", "Pause", text)
+
+
+def _resume(task: Document) -> OfferedCommand:
+    text = "Goes on where it stopped; what came due in the pause takes effect now."
+    if task["pause_kind"] == "budget":
+        text = "Goes on, and is paused again at its next call unless the budget is raised."
+    return OfferedCommand("resume", "Resume", text)
+
+
+def _cancel(task: Document) -> OfferedCommand:
+    running = _names([step for step in task["steps"] if step["status"] == "running"])
+    open_children = sum(child["ended_us"] is None for child in task["children"])
+    text = "Ends the task for good; it can be retried later."
+    if running:
+        text += f" Stops what runs now: {running}."
+    if open_children:
+        text += f" Its {_count(open_children, 'open child task', 'open child tasks')} end with it."
+    return OfferedCommand("cancel", "Cancel", text, is_danger=True)
+
+
+def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
+    """Return the retries of an ended task, unless there is one already."""
+    if any(each["relation"] == "retry" for each in task["successors"]):
+        return []
+    kept = [step for step in task["steps"] if _is_kept(step)]
+    again = [step for step in task["steps"] if not _is_kept(step)]
+    text = f"Starts a new task that runs again: {_names(again)}."
+    if kept:
+        text += f" The results of {_names(kept)} are kept."
+    text += " Calls whose results are recorded are not sent again."
+    retries = [OfferedCommand("retry", "Retry", text)]
+    newer = newer_version(connection, task)
+    if newer is not None:
+        text = (
+            f"The same, under version {newer} of {task['workflow']} instead of {task['version']}."
+            " Results are kept where the steps still fit; questions that read differently are"
+            " asked again."
+        )
+        label = f"Retry on version {newer}"
+        retries.append(OfferedCommand("retry-latest", label, text))
+    return retries
+
+
+def _is_kept(step: Document) -> bool:
+    status, why = step["status"], step["skip_reason"]
+    return bool(status == "succeeded" or (status == "skipped" and why == "if"))
+
+
+def _fork() -> OfferedCommand:
+    text = "Starts a new task from a step that you choose, with the same input or an edited one."
+    return OfferedCommand("fork", "Fork…", text)
+
+
+def _signal() -> OfferedCommand:
+    text = "Sends a named value; it is kept until a step waits for it."
+    return OfferedCommand("signal", "Send a signal", text)
+
+
+def _budget() -> OfferedCommand:
+    text = "Sets what the task may use of models in total; a task that its budget paused goes on."
+    return OfferedCommand("budget", "Raise the budget", text)
+
+
+def repeated_effects(connection: Connection, task: Document, from_index: int) -> list[str]:
+    """Return the steps that a fork runs again although they acted, or may have.
+
+    `Operator.fork` reports the same afterwards; this is for a person who has yet to decide. Steps
+    whose answers an edited input makes stale come on top.
+    """
+    steps = task["steps"]
+    again = {from_index}
+    for step in steps:
+        if step["status"] not in STEP_ENDED or step["status"] == "failed":
+            again.add(step["index"])
+    is_growing = True
+    while is_growing:
+        more = {step["index"] for step in steps if again & set(step["depends_on"])} - again
+        again |= more
+        is_growing = bool(more)
+    acted = {index for index, _ in lineage.addresses_that_acted(connection, task["id"])}
+    return [step["name"] for step in steps if step["index"] in acted & again]
+
+
+def newer_version(connection: Connection, task: Document) -> int | None:
+    """Return the newest version of the task's workflow, if it is newer than the task's."""
+    latest = workflow_versions.latest_number(connection, task["workflow"])
+    return latest if latest is not None and latest > task["version"] else None
+
+
+def _names(steps: list[Document]) -> str:
+    named = ", ".join(step["name"] for step in steps[:_MOST_NAMES])
+    more = len(steps) - _MOST_NAMES
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

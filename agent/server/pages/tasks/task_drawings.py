@@ -1,0 +1,124 @@
+"""The drawings of a task: its graph with statuses, and its timeline."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from agent.server.pages.drawings.folding import GraphStep
+from agent.server.pages.drawings.graph_drawing import GraphDrawing, Node, draw_graph
+from agent.server.pages.drawings.timeline import Span, Timeline, TimelineRow, draw_timeline
+from agent.server.pages.tasks import step_words
+from agent.server.pages.tasks.step_list import items_note
+from agent.workflows.graph import Graph
+
+Document = dict[str, Any]
+
+_MOST_ROWS: Final = 40
+_MOST_SPANS: Final = 60
+_ENDINGS: Final = {
+    "step.succeeded": "succeeded",
+    "step.failed": "failed",
+    "step.retried": "failed",
+    "step.lost": "failed",
+    "step.returned": "skipped",
+    "step.skipped": "skipped",
+    "step.abandoned": "skipped",
+    "step.paused": "paused",
+    "step.waiting": "succeeded",
+}
+"""How an attempt is drawn that ended with each event."""
+
+# The same graph is drawn for every viewer, and again while only other tasks change.
+_drawn = lru_cache(maxsize=64)(draw_graph)
+
+
+def task_graph(task: Document) -> GraphDrawing:
+    """Draw the graph of a task (`task_overview`)."""
+    known = range(len(task["steps"]))
+    return _drawn(
+        tuple(
+            Node(
+                GraphStep(
+                    step["name"],
+                    step_words.shown_status(step, task["status"]),
+                    tuple(parent for parent in step["depends_on"] if parent in known),
+                ),
+                items_note(step),
+                step["parallel_count"] is not None,
+            )
+            for step in task["steps"]
+        )
+    )
+
+
+def workflow_graph(graph: Graph) -> GraphDrawing:
+    """Draw the graph of a definition: steps that ask a person keep their boxes."""
+    return _drawn(
+        tuple(
+            Node(
+                GraphStep(
+                    step.name,
+                    "defined",
+                    tuple(parents),
+                    is_marked=step.approval is not None or step.kind in ("approval", "input"),
+                ),
+                step.kind if step.fanout is None else f"{step.kind} ×n",
+                step.fanout is not None,
+            )
+            for step, parents in zip(graph.steps, graph.parents, strict=True)
+        )
+    )
+
+
+def task_timeline(task: Document, now: int) -> Timeline:
+    """Draw the attempts and waits of each step, with the child tasks below the steps."""
+    by_step: dict[int, list[tuple[str, int, str, int]]] = {}
+    for step_id, index, attempt, kind, at in task["changes"]:
+        by_step.setdefault(index, []).append((step_id, attempt, kind, at))
+    children: dict[str, list[Document]] = {}
+    for child in task["children"]:
+        children.setdefault(child["step"].partition("[")[0], []).append(child)
+    is_open = task["ended_at"] is None
+    rows: list[TimelineRow] = []
+    steps = {step["index"]: step for step in task["steps"]}
+    ordered = sorted(by_step, key=lambda index: by_step[index][0][3])
+    for index in ordered:
+        step = steps.get(index)
+        if step is None or len(rows) >= _MOST_ROWS:
+            continue
+        spans = _spans(by_step[index], now if is_open else None)
+        href = f"/tasks/{task['id']}/steps/{step['name']}"
+        rows.append(TimelineRow(step["name"], tuple(spans[:_MOST_SPANS]), 0, href))
+        rows += [_child_row(child, now) for child in children.get(step["name"], ())]
+    return draw_timeline([row for row in rows[:_MOST_ROWS] if row.spans])
+
+
+def _spans(changes: Iterable[tuple[str, int, str, int]], now: int | None) -> list[Span]:
+    """Return the attempts of a step or of a group's items, and the waits between them."""
+    spans: list[Span] = []
+    open_since: dict[str, tuple[int, int, bool]] = {}
+    for step_id, attempt, kind, at in changes:
+        began = open_since.pop(step_id, None)
+        if began is not None:
+            start, number, is_wait = began
+            status = "waiting" if is_wait else _ENDINGS.get(kind, "succeeded")
+            label = "waited" if is_wait else f"attempt {number}"
+            spans.append(Span(start, at, status, label, is_wait))
+        if kind == "step.claimed":
+            open_since[step_id] = (at, attempt, False)
+        elif kind in ("step.waiting", "step.paused"):
+            open_since[step_id] = (at, attempt, True)
+    if now is not None:
+        for start, number, is_wait in open_since.values():
+            status, label = ("waiting", "waits") if is_wait else ("running", f"attempt {number}")
+            spans.append(Span(start, max(now, start), status, label, is_wait))
+    return spans
+
+
+def _child_row(child: Document, now: int) -> TimelineRow:
+    start = child["started_us"]
+    spans: tuple[Span, ...] = ()
+    if start is not None:
+        end = child["ended_us"] or now
+        spans = (Span(start, max(start, end), child["status"], "child task"),)
+    return TimelineRow(child["workflow"], spans, 1, f"/tasks/{child['id']}", child["id"])

@@ -1,0 +1,122 @@
+"""The page of one task: what it does, what it waits for, how it went, and what can be done."""
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from agent.approvals import approval_documents
+from agent.core.clock import SECOND, to_iso
+from agent.core.waits import Signal, Timer, asks_person, from_document
+from agent.server.pages.framework.page_registry import PageRegistry
+from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.inbox import question_cards
+from agent.server.pages.tasks import step_words
+from agent.server.pages.tasks.step_list import step_list
+from agent.server.pages.tasks.task_commands import offered_commands
+from agent.server.pages.tasks.task_drawings import task_graph, task_timeline
+from agent.store.db.database import Connection
+from agent.store.read import overview, step_views
+from agent.tasks.errors import NotFoundError
+from agent.tasks.read_models import person_waits, spending, task_overview
+from agent.tasks.state.graph_cache import GraphCache
+
+Document = dict[str, Any]
+
+pages = PageRegistry("task")
+
+_REFRESH_SECONDS: Final = 10.0
+"""How often the page of a running task is drawn again: its bars grow."""
+_LOG_LINES: Final = 60
+_EVENTS: Final = 6
+
+
+def _version(connection: Connection, request: PageRequest) -> Hashable:
+    found = overview.version(connection, request.params["task_id"])
+    if found is None:
+        raise NotFoundError(f"there is no task {request.params['task_id']}")
+    now = request.context.database.clock.now()
+    return (*found, now // int(_REFRESH_SECONDS * SECOND) if found[1] == "running" else None)
+
+
+@pages.page("/tasks/{task_id}", "task.html", version=_version)
+def task_page(connection: Connection, request: PageRequest) -> Document:
+    """Return everything about a task, in bounded size."""
+    task_id = request.params["task_id"]
+    task = task_overview.task_overview(connection, task_id, request.context.graphs)
+    now = request.context.database.clock.now()
+    failed = _failed_step(task)
+    steps = step_list(task)
+    return {
+        "task": task,
+        "steps": steps,
+        "graph": task_graph(task),
+        "timeline": task_timeline(task, now),
+        "cards": question_cards.cards(connection, request, _questions(connection, task)),
+        "deferrals": question_cards.DEFERRALS,
+        "failed": failed,
+        "failed_log": _log(connection, task, failed),
+        "signals": _signals(task),
+        "waits": _waits(task),
+        "budget": _budget(connection, task, request.context.graphs),
+        "commands": offered_commands(connection, task, request),
+        "events": _events(connection, task_id),
+        "live_tasks": [task_id, *(child["id"] for child in task["children"])],
+        "every_seconds": int(_REFRESH_SECONDS) if task["status"] == "running" else None,
+    }
+
+
+def _questions(connection: Connection, task: Document) -> list[Document]:
+    """Return the open questions of a task that has not ended."""
+    if task["ended_at"] is not None:
+        return []
+    return approval_documents.list_approvals(connection, task_id=task["id"], limit=20)
+
+
+def _failed_step(task: Document) -> Document | None:
+    """Return the step whose failure matters most: a failed item rather than its group."""
+    failed = [step for step in task["items"] + task["steps"] if step["status"] == "failed"]
+    own = [step for step in failed if (step["error"] or {}).get("code") != "upstream_failed"]
+    return next(iter(own or failed), None)
+
+
+def _log(connection: Connection, task: Document, failed: Document | None) -> list[tuple[str, str]]:
+    """Return (stream, text) of the end of the failed step's last log."""
+    if failed is None:
+        return []
+    pieces = step_views.step_log(connection, task["id"], failed["id"], _LOG_LINES)
+    last = pieces[-1]["attempt"] if pieces else 0
+    return [(each["stream"], each["text"]) for each in pieces if each["attempt"] == last]
+
+
+def _signals(task: Document) -> list[Document]:
+    """Return the steps that wait for a signal, each with its name."""
+    if task["ended_at"] is not None:
+        return []
+    return [
+        {"step": step["name"], "name": on.name}
+        for step in task["steps"] + task["items"]
+        if isinstance(on := person_waits.wait_of(step), Signal)
+    ]
+
+
+def _waits(task: Document) -> list[Document]:
+    """Return what the task waits for that no card below asks for: timers, children, retries."""
+    waits = []
+    for wait in task["waiting_on"]:
+        on = from_document(wait)
+        if "retry_at" in wait:
+            waits.append({"step": wait["step"], "text": "tries again", "at": wait["retry_at"]})
+        elif isinstance(on, Timer) and not on.store_error and not on.turn_after:
+            waits.append({"step": wait["step"], "text": "goes on", "at": to_iso(on.at)})
+        elif not asks_person(on):
+            waits.append({"step": wait["step"], "text": step_words.waiting(wait), "at": None})
+    return waits
+
+
+def _budget(connection: Connection, task: Document, graphs: GraphCache) -> Document | None:
+    document = spending.budget_document(connection, task["id"], graphs)
+    return document if document["calls"] or document["budgets"] else None
+
+
+def _events(connection: Connection, task_id: str) -> list[Document]:
+    rows = overview.latest_events(connection, task_id, _EVENTS)
+    return [row | {"at": to_iso(row["at"])} for row in rows]

@@ -1,0 +1,1 @@
+"""Pages of schedules and watchers, and the commands on them."""

@@ -1,0 +1,189 @@
+"""Schedules and watchers: what they started, what comes next, and what a person can do about it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent.core.clock import Clock
+from agent.server.context import context_of
+from agent.server.pages.framework import rendering
+from agent.server.pages.framework.page_registry import PageRegistry
+from agent.server.pages.framework.page_request import Form, PageRequest
+from agent.server.pages.framework.sent_forms import key_of
+from agent.server.problems import Problem
+from agent.store.db.database import Connection, Database
+from agent.tasks.errors import RefusedError
+from agent.triggers import documents
+from agent.triggers.command_plan import TriggerResult
+from agent.triggers.command_request import InvalidTimeError, TriggerRequest, TriggerVerb, perform
+from agent.triggers.commands import TriggerCommands
+
+Document = dict[str, Any]
+
+pages = PageRegistry("triggers")
+
+EVERY_SECONDS: Final = 20.0
+"""What changes without an event: the next instant, the last poll."""
+_PAGE: Final = 25
+_FIRINGS: Final = 30
+_MOST_INSTANTS: Final = 50
+_FILTERS: Final[dict[str, dict[str, str]]] = {
+    "": {},
+    "schedules": {"kind": "schedule"},
+    "watchers": {"kind": "watch"},
+    "paused": {"status": "paused"},
+    "broken": {"status": "broken"},
+    "removed": {"status": "removed"},
+}
+
+
+@pages.page("/triggers", "triggers.html", every_seconds=EVERY_SECONDS)
+def trigger_list(connection: Connection, request: PageRequest) -> Document:
+    """Return a page of triggers with the fates of their latest instants or items."""
+    chosen = request.query.get("show", "")
+    found = documents.trigger_list(
+        connection,
+        now=request.context.database.clock.now(),
+        after=request.query.get("cursor"),
+        most=_PAGE + 1,
+        workflow=request.query.get("workflow"),
+        **_FILTERS.get(chosen, {}),
+    )
+    has_more = len(found) > _PAGE
+    shown = found[:_PAGE]
+    return {
+        "triggers": shown,
+        "filters": [
+            (name, request.url(show=name, cursor=None), name == chosen) for name in _FILTERS
+        ],
+        "is_filtered": bool(chosen or request.query.get("workflow")),
+        "first": request.url(cursor=None) if "cursor" in request.query else None,
+        "next": request.url(cursor=shown[-1]["id"]) if has_more else None,
+        "every_seconds": int(EVERY_SECONDS),
+    }
+
+
+@pages.page("/triggers/{trigger_id}", "trigger.html", every_seconds=EVERY_SECONDS)
+def trigger_page(connection: Connection, request: PageRequest) -> Document:
+    """Return a schedule or a watcher with its latest firings, and a dry run that was asked for."""
+    trigger_id = request.params["trigger_id"]
+    database = request.context.database
+    row = documents.find_row(connection, trigger_id)
+    trigger = documents.trigger_document(connection, row, database.clock.now())
+    firings, following = documents.firings_page(
+        connection, trigger_id, _FIRINGS, request.query.get("cursor")
+    )
+    return {
+        "trigger": trigger,
+        "firings": firings,
+        "is_first_page": "cursor" not in request.query,
+        "next": request.url(cursor=following) if following else None,
+        "backfill": _dry_run(database, trigger_id, request.query),
+        "every_seconds": int(EVERY_SECONDS),
+    }
+
+
+def _dry_run(database: Database, trigger_id: str, query: Mapping[str, str]) -> Document | None:
+    """Return the instants that a backfill would run, or why it cannot be."""
+    if not query.get("from"):
+        return None
+    asked = {name: query.get(name, "") for name in ("from", "to", "most")}
+    try:
+        result = _perform(database, trigger_id, _backfill(asked, dry_run=True))
+    except (RefusedError, InvalidTimeError, Problem) as error:
+        detail = error.detail if isinstance(error, Problem) else error
+        return {"asked": asked, "problem": str(detail), "instants": [], "message": ""}
+    return {
+        "asked": asked,
+        "problem": None,
+        "instants": result.instants[:_MOST_INSTANTS],
+        "left_out": max(0, len(result.instants) - _MOST_INSTANTS),
+        "message": result.message,
+    }
+
+
+def _backfill(form: Mapping[str, str], *, dry_run: bool) -> TriggerRequest:
+    most = form.get("most", "").strip()
+    if most and not (most.isascii() and most.isdigit() and 1 <= int(most[:9]) <= 10_000):
+        raise Problem(422, "invalid", f"at most must be a number from 1 to 10,000, and is {most!r}")
+    return TriggerRequest(
+        "backfill",
+        first=form.get("from") or None,
+        last=form.get("to") or None,
+        most=int(most) if most else None,
+        dry_run=dry_run,
+    )
+
+
+@pages.action("/triggers/{trigger_id}/pause", scope="operate")
+async def pause_trigger(request: Request, form: Form) -> Response:
+    """Pause a trigger, until a time if one is given."""
+    until, reason = form.get("until") or None, form.get("reason") or None
+    return await _give(request, form, TriggerRequest("pause", until=until, reason=reason))
+
+
+@pages.action("/triggers/{trigger_id}/resume", scope="operate")
+async def resume_trigger(request: Request, form: Form) -> Response:
+    """Resume a trigger, with or without what came in the pause."""
+    return await _give(request, form, TriggerRequest("resume", catch_up="catch_up" in form))
+
+
+@pages.action("/triggers/{trigger_id}/run", scope="operate")
+async def run_trigger(request: Request, form: Form) -> Response:
+    """Start a task of a schedule now, or let a watcher poll now."""
+    return await _simple(request, form, "run")
+
+
+@pages.action("/triggers/{trigger_id}/skip", scope="operate")
+async def skip_trigger(request: Request, form: Form) -> Response:
+    """Skip the next instant of a schedule."""
+    return await _simple(request, form, "skip")
+
+
+@pages.action("/triggers/{trigger_id}/reset", scope="operate")
+async def reset_trigger(request: Request, form: Form) -> Response:
+    """Make the next poll of a watcher a first one."""
+    return await _simple(request, form, "reset")
+
+
+@pages.action("/triggers/{trigger_id}/backfill", scope="operate")
+async def backfill_trigger(request: Request, form: Form) -> Response:
+    """Queue runs for instants of the past."""
+    return await _give(request, form, _backfill(form, dry_run=False))
+
+
+@pages.action("/triggers/{trigger_id}/check", scope="operate")
+async def check_trigger(request: Request, form: Form) -> Response:
+    """Poll a watcher, record nothing, and show what would follow."""
+    trigger_id = request.path_params["trigger_id"]
+    try:
+        found = await context_of(request).watcher_checks.check(trigger_id)
+    except Exception as error:
+        return await rendering.respond_again(request, trigger_page, form, error)
+    return rendering.render(request, "trigger_check.html", {"check": found})
+
+
+async def _simple(request: Request, form: Form, verb: TriggerVerb) -> Response:
+    key = key_of(request, form)
+    return await _give(request, form, TriggerRequest(verb, request_key=key))
+
+
+async def _give(request: Request, form: Form, command: TriggerRequest) -> Response:
+    """Give a command and show the trigger again, with what was done or why it was not."""
+    trigger_id = request.path_params["trigger_id"]
+    context = context_of(request)
+    try:
+        result = await context.command_pool.run(
+            lambda: _perform(context.database, trigger_id, command)
+        )
+    except Exception as error:
+        return await rendering.respond_again(request, trigger_page, form, error)
+    path = rendering.back_of(form) if "back" in form else rendering.path_of("triggers", trigger_id)
+    return rendering.redirect(request, path, rendering.sentence(result.message))
+
+
+def _perform(database: Database, trigger_id: str, command: TriggerRequest) -> TriggerResult:
+    clock: Clock = database.clock
+    return perform(TriggerCommands(database, clock), trigger_id, command, clock.now())

@@ -1,0 +1,1 @@
+"""Pages of workflows: what can be started, its source and versions, and the form that runs it."""

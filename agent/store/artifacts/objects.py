@@ -1,0 +1,94 @@
+"""Objects by their address, in a directory or an object store: written, read, and created once.
+
+Artifacts are content under its hash (`blobs`). These objects have names that processes agree on, and
+change: the status of a job, for example. Functions block; callers bound them in time.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from agent.core.file_sync import sync
+from agent.core.ids import new_id
+from agent.store.artifacts.blobs import Options, files_of
+
+
+def create(address: str, data: bytes, options: Options | None = None) -> bool:
+    """Create an object that must not exist; return whether this call has created it.
+
+    Drivers of S3 and Google Cloud Storage decide it in one request. The read afterwards also catches
+    most races of drivers that only check first.
+    """
+    if "://" not in address:
+        return _create_file(Path(address), data)
+    files, path = files_of(address, options)
+    files.makedirs(files._parent(path), exist_ok=True)
+    try:
+        files.pipe_file(path, data, mode="create")
+    except FileExistsError:
+        return False
+    created: bool = read(address, options) == data
+    return created
+
+
+def _create_file(path: Path, data: bytes) -> bool:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(path.parent)
+    return True
+
+
+def write(address: str, data: bytes, options: Options | None = None) -> None:
+    """Write an object, or replace it: readers see the old content or the new one."""
+    if "://" in address:
+        files, path = files_of(address, options)
+        files.makedirs(files._parent(path), exist_ok=True)
+        files.pipe_file(path, data)
+        return
+    target = Path(address)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{new_id()}")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    sync(target.parent)
+
+
+def read(address: str, options: Options | None = None) -> bytes | None:
+    """Return an object's content; None if it does not exist."""
+    try:
+        if "://" not in address:
+            return Path(address).read_bytes()
+        files, path = files_of(address, options)
+        # A driver may keep what it listed before.
+        files.invalidate_cache()
+        content: bytes = files.cat_file(path)
+        return content
+    except FileNotFoundError:
+        return None
+
+
+def names_below(address: str, options: Options | None = None) -> list[str]:
+    """Return the names directly below an address, in their order."""
+    try:
+        if "://" not in address:
+            return sorted(os.listdir(address))  # noqa: PTH208 - names, not paths
+        files, path = files_of(address, options)
+        files.invalidate_cache()
+        return sorted(each.rstrip("/").rpartition("/")[2] for each in files.ls(path, detail=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
