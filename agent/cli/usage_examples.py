@@ -21,7 +21,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "mcp": (
         ("claude mcp add agent -- agent mcp", "let Claude Code use this agent"),
         ("agent mcp --scope read", "tools that only read"),
-        ("agent --server URL mcp", "the tools of an agent elsewhere"),
+        ("agent mcp --allow-answers", "and the user of the client may answer questions"),
     ),
     "top": (("agent top --once", "what runs at this moment"),),
     "config": (

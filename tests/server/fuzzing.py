@@ -36,6 +36,8 @@ _CONFIG: Final = """\
 "path.task_id" = "{task}"
 "path.approval_id" = "{approval}"
 "path.trigger_id" = "{trigger}"
+# The task waits for ever.
+"query.wait" = 0
 
 [[operations]]
 # It never ends; tests of its own read it.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from agent.core.state_machine import ApprovalStatus
-from agent.models.protocol import Message, ToolUse, clean
+from agent.models.protocol import Image, Message, ToolUse, clean
 from agent.steps.agent import tool_questions
 from agent.steps.agent.tool import AgentTool, ToolContent, ToolRefusedError, ToolRun
 from agent.steps.agent.tool_content import images_of
@@ -173,7 +173,8 @@ class ToolUser:
     def _message(self, use: ToolUse, response: Json) -> Message:
         if isinstance(response, dict) and isinstance(response.get("refused"), str):
             return Message("tool", response["refused"], tool_use_id=use.id, is_error=True)
-        is_error, images = False, ()
+        is_error = False
+        images: tuple[Image, ...] = ()
         if isinstance(response, dict) and isinstance(response.get("text"), str):
             text, is_error = response["text"], response.get("is_error") is True
             images = images_of(response.get("parts"))

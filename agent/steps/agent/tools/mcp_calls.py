@@ -22,7 +22,7 @@ from agent.steps.types.outcome import Json
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import ElicitResult, InputRequiredResult, InputResponses
+    from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, InputResponses
 
 PROGRESS: Final = "progress"
 """The stream of the step's log that has the progress of tools."""
@@ -51,7 +51,7 @@ class Elicitations:
             raise self._problem
         return self._asked
 
-    async def __call__(self, _: Any, params: Any) -> "ElicitResult":
+    async def __call__(self, context: Any, params: Any) -> "ElicitResult":
         """Answer a request of the server."""
         return self.answer(params)
 
@@ -124,15 +124,16 @@ async def call_tool(
             request_state=state,
             allow_input_required=True,
         )
-        if not isinstance(result, InputRequiredResult):
-            break
-        responses, state = _responses(result, elicitations), result.request_state
+        if isinstance(result, InputRequiredResult):
+            responses, state = _responses(result, elicitations), result.request_state
         if elicitations.asked:
-            break
-    else:
-        raise DefiniteFailure("the MCP server asks again and again", may_retry=False)
-    if elicitations.asked:
-        return ToolContent("[a person is asked first]", [], elicitations.asked)
+            return ToolContent("[a person is asked first]", [], elicitations.asked)
+        if not isinstance(result, InputRequiredResult):
+            return _content(result)
+    raise DefiniteFailure("the MCP server asks again and again", may_retry=False)
+
+
+def _content(result: "CallToolResult") -> ToolContent:
     keeper = ContentKeeper()
     text = _text(result, keeper)
     if result.is_error:
