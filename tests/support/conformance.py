@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.cli import ROOT, Cli, Process, Result
+from agent.store.db.database import Database
+from agent.tasks.read_models import step_attempts, task_documents
+from tests.support.cli import ROOT, Cli, Process
 
 CLUSTERS = os.environ.get("AGENT_TEST_CLUSTERS") == "1"
 EXECUTORS = ("local", "process", "job", *(("ray", "dask") if CLUSTERS else ()))
@@ -141,6 +143,7 @@ class Place:
         )
         self.cli.write("workflows/functions.py", FUNCTIONS)
         self.notes = directory / "workflows" / "notes"
+        self._database = Database(f"sqlite:///{directory}/data/agent.db")
         self._stack = ExitStack()
         self.daemon: Process
         self.start()
@@ -179,8 +182,9 @@ class Place:
         wanted = statuses or ("succeeded", "failed", "canceled")
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            task = self.cli.task(task_id)
-            if task["status"] in wanted or task.get("activity") in wanted:
+            with self._database.connect("reader") as connection:
+                task = task_documents.task_document(connection, task_id)
+            if task["status"] in wanted or task["activity"] in wanted:
                 return dict(task["steps"][0])
             assert time.monotonic() < deadline, task
             time.sleep(0.1)
@@ -214,15 +218,14 @@ class Place:
 
     def log(self, task_id: str) -> str:
         """Return the log of a task."""
-        return self._read("logs", task_id).out
+        pieces = [piece for each in self.inspect(task_id)["attempts"] for piece in each["log"]]
+        return "\n".join(piece["text"] for piece in pieces)
 
     def inspect(self, task_id: str) -> dict[str, Any]:
         """Return the step with its attempts."""
-        return dict(self._read("show", task_id, "it", "--json").json)
-
-    def _read(self, *arguments: str) -> Result:
-        # Tracebacks of steps are meant to show.
-        return self.cli._fork(arguments, "")
+        # Read here: commands that poll take more processor time than all else.
+        with self._database.connect("reader") as connection:
+            return dict(step_attempts.step_document(connection, task_id, "it"))
 
 
 def has_ended(process_id: int) -> bool:

@@ -254,7 +254,12 @@ async def _persist_async(write: Callable[[], Awaitable[None]]) -> None:
 
 async def run(objects: JobObjects) -> int:
     """Run the job whose specification is in these objects; return the exit code."""
-    spec = await asyncio.to_thread(objects.read, job_objects.SPEC)
+    try:
+        spec = await asyncio.to_thread(objects.read, job_objects.SPEC)
+    except Exception as problem:
+        reason = f"its specification at {objects.spec_address} cannot be read: {problem}"
+        log.error("job.refused", reason=reason)
+        return 1
     if spec is None:
         log.error("job.refused", reason=f"there is no specification at {objects.spec_address}")
         return 1

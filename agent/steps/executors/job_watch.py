@@ -69,6 +69,13 @@ class JobWatch:
                 return await self._context.services.threads.start(function)
         except TimeoutError:
             raise StoreError(Fault.UNREACHABLE, "the store of jobs did not answer") from None
+        except Exception as problem:
+            # Drivers raise errors of their own.
+            raise StoreError(Fault.UNREACHABLE, str(problem) or type(problem).__name__) from None
+
+    async def is_specified(self) -> bool:
+        """Whether there is a specification of the job."""
+        return await self._patiently(lambda: self._objects.read(job_objects.SPEC)) is not None
 
     async def is_launched(self) -> bool:
         """Whether the launcher had accepted the job, or the job has begun."""
@@ -90,7 +97,7 @@ class JobWatch:
         while True:
             try:
                 return await self.bounded(function)
-            except (StoreError, OSError):
+            except StoreError:
                 await asyncio.sleep(self._settings.poll_seconds)
 
     async def until_end(self, start_seconds: float, *, may_pause: bool) -> Document | None:
@@ -127,7 +134,7 @@ class JobWatch:
             if status:
                 self._note_place(status.get("process") or {})
                 await self._read_logs(status)
-        except (StoreError, OSError, ValueError):
+        except StoreError:
             return _UNREADABLE
         return status
 
@@ -183,7 +190,7 @@ class JobWatch:
 
     async def _ask_to_pause(self) -> None:
         if bool(self._control.get("pause")) != self._context.should_pause:
-            with contextlib.suppress(StoreError, OSError):
+            with contextlib.suppress(StoreError):
                 await self._write_control(pause=self._context.should_pause)
 
     async def _write_control(self, **control: bool) -> None:
@@ -200,7 +207,7 @@ class JobWatch:
 
     async def stop(self) -> Document | None:
         """Ask the job to stop, then its launcher; return its final status if it wrote one."""
-        with contextlib.suppress(StoreError, OSError):
+        with contextlib.suppress(StoreError):
             await self._write_control(cancel=True)
         grace_seconds = self._context.services.limits.kill_grace_seconds
         deadline = self._clock.monotonic() + grace_seconds + 2 * self._settings.poll_seconds

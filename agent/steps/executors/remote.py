@@ -215,15 +215,23 @@ class RemoteExecution:
         may_retry = bool(status.get("may_retry", True))
         return DefiniteFailure(error.message, code=error.code, kind=error.kind, may_retry=may_retry)
 
+    async def _objects_of(self, call: RecordedCall) -> JobObjects | None:
+        """Return the objects of a recorded call; wait for a store that does not answer."""
+        while True:
+            try:
+                return await asyncio.to_thread(
+                    job_objects.of_recorded, self._store.url, self._options_of_store, call
+                )
+            except Exception:
+                await asyncio.sleep(self._settings.poll_seconds)
+
     async def _find(self, call: RecordedCall, context: StepContext, *, is_effect: bool) -> Found:
         """Find the job of an unknown call: return its result, its failure, or None if it is lost."""
-        objects = await asyncio.to_thread(
-            job_objects.of_recorded, self._store.url, self._options_of_store, call
-        )
-        if objects is None:
-            return _never_started("no job was launched")
-        job = self._job(objects)
-        watch = self._watch(job, context)
+        objects = await self._objects_of(call)
+        watch = None if objects is None else self._watch(self._job(objects), context)
+        if watch is None or not await watch.is_specified():
+            # Its agent died before it wrote anything; or its objects were removed.
+            return None if is_effect else _never_started("there is nothing of it in the store")
         if not await watch.is_launched() and await watch.prevent():
             return _never_started("its agent ended before it was launched")
         try:

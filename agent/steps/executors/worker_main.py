@@ -21,7 +21,7 @@ from agent.core.tracebacks import user_traceback
 from agent.steps.attempt import containment
 from agent.steps.attempt.captured_output import captured, capturing
 from agent.steps.executors import messages
-from agent.steps.executors.messages import Message
+from agent.steps.executors.messages import STOP_SIGNAL, Message
 from agent.steps.executors.worker_context import AsyncWorkerContext, BlockingWorkerContext, Link
 from agent.steps.kinds.python_modules import Function, find
 from agent.steps.process.processes import WATCHER
@@ -40,7 +40,10 @@ def main() -> None:
     # What the function starts must not be taken for a process of the pool.
     os.environ.pop(WATCHER, None)
     faulthandler.enable()
-    signal.signal(signal.SIGTERM, _stop)
+    # Only the agent stops a function: a service manager sends SIGTERM to all processes of the agent,
+    # which lets its steps finish. A handler, since what the function starts would inherit SIG_IGN.
+    signal.signal(signal.SIGTERM, _ignore)
+    signal.signal(STOP_SIGNAL, _ignore)
     link = Link(connection)
     hello = messages.read_blocking(connection)
     if hello is None:
@@ -56,6 +59,10 @@ def main() -> None:
 
 def _stop(*_: object) -> None:
     raise StoppedError
+
+
+def _ignore(*_: object) -> None:
+    """Go on."""
 
 
 def _end() -> None:
@@ -76,6 +83,7 @@ def _run(run: Message, link: Link) -> Message:
         link.send({"log": stream, "text": text})
 
     call = run["call"]
+    signal.signal(STOP_SIGNAL, _stop)
     try:
         with _limited(run["limits"]), captured(log):
             function: Function = containment.call(call, find, call, run["source_path"])
@@ -110,6 +118,8 @@ def _run(run: Message, link: Link) -> Message:
                 "traceback": user_traceback(problem),
             }
         }
+    finally:
+        signal.signal(STOP_SIGNAL, _ignore)
 
 
 def _call(function: Function, arguments: dict[str, Any], facts: Message, link: Link) -> Json:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -139,6 +140,8 @@ async def lose(trial: Trial, when: Callable[[], object]) -> None:
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attempt
+    # A kill records nothing.
+    trial.journal.results.clear()
     trial.crash()
 
 
@@ -378,6 +381,28 @@ def test_an_agent_that_dies_before_the_launch_loses_nothing(
         launcher.on_launch = run_here
         assert isinstance(await trial.attempt(), Succeeded)
         assert trial.journal.statuses == [CallStatus.FAILED, CallStatus.SUCCEEDED]
+
+    run(main())
+
+
+@pytest.mark.parametrize("effect", [None, "none"])
+def test_a_job_of_which_nothing_is_left_is_unknown_if_it_acts(
+    shell: Callable[..., Launching], effect: str | None, tmp_path: Path
+) -> None:
+    """Objects may have been removed: an effect is asked about, other work is done again."""
+    trial, launcher = shell(effect=effect)
+    launcher.on_launch = begin_elsewhere
+
+    async def main() -> None:
+        await lose(trial, lambda: _launched(launcher))
+        shutil.rmtree(tmp_path / "jobs")
+        outcome = await trial.attempt()
+        if effect is None:
+            _, intent = trial.journal.intents[0]
+            assert outcome == Waiting(UnknownCall(intent.call_id))
+        else:
+            assert error_of(outcome) == "job never started: there is nothing of it in the store"
+        assert len(launcher.jobs) == 1
 
     run(main())
 

@@ -1,6 +1,7 @@
 """Promise 16 for `executor: process`: a step's code ends that step only, whatever it does."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -251,3 +252,19 @@ def test_an_unknown_executor_fails_the_step(process: Make) -> None:
     outcome = ended(trial)[0]
     assert isinstance(outcome, Failed)
     assert outcome.error.message == "there is no executor 'cloud'"
+
+
+def test_a_service_manager_that_signals_all_processes_ends_no_step(process: Make) -> None:
+    """The agent lets its steps finish; SIGTERM to a process of the pool changes nothing."""
+    trial = process("sleeps", {"seconds": 1.0})
+
+    async def main() -> None:
+        attempt = asyncio.ensure_future(trial.attempt())
+        await until(lambda: '"executor": "process"' in trial.journal.log_text)
+        await asyncio.sleep(0.5)
+        text = next(text for _, text in trial.journal.logs if '"process": ' in text)
+        os.kill(json.loads(text)["executor"]["process"], signal.SIGTERM)
+        assert isinstance(await attempt, Succeeded)
+        await trial.services.aclose()
+
+    run(main())
