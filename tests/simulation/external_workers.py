@@ -188,17 +188,15 @@ class ExternalWorld:
         address = parse_lease(lease.lease_id)
         assert address is not None
         asked = self._machine.loop.time()
+        # A worker that gives its work up relies on nothing from then on.
+        lease.is_over = lease.is_over or action in ("complete", "fail", "release", "ask")
         for _ in range(TRIES):
             call = LeaseCall(lease.lease_id, address, action, lambda _: True, **members)
             result: LeaseResult | None = await self._send(lambda daemon: daemon.call(call))  # noqa: B023
             if result is None:
                 await asyncio.sleep(0.5)
                 continue
-            if (
-                result.lost is not None
-                or action in ("complete", "fail", "release", "ask")
-                or result.directive == "cancel"
-            ):
+            if result.lost is not None or result.directive == "cancel":
                 lease.is_over = True
             elif action in ("running", "heartbeat") and result.lease_expires_at is not None:
                 # It may have been written up to a third of a lease before.

@@ -21,8 +21,9 @@ from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
-UNWATCHED_US = 60 * SECOND
-"""When a process that answers no workers checks a lease again."""
+UNWATCHED_US = 2 * SECOND
+"""When a process that answers no workers checks a lease again: soon, since a daemon that is starting is
+such a process until its server is up, and another one may answer."""
 
 
 def check(tx: Connection, locked: LockedTask, step: StepRow, answered: AnsweredTime | None) -> None:

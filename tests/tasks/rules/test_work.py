@@ -246,6 +246,8 @@ def test_a_process_that_answers_no_workers_expires_nothing(bench: WorkBench) -> 
     bench.hand.skip(10_000)
     bench.hand.commit()
     assert bench.work_statuses() == ["leased"]
+    bench.pass_time(3)
+    assert bench.work_statuses() == ["expired"], "another process that answers them sees to it soon"
 
 
 def test_an_effect_whose_lease_expires_is_unknown(bench: WorkBench) -> None:
