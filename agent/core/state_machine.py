@@ -119,7 +119,7 @@ STEP: Final[Machine] = {
     "step.failed": _move("running waiting pending", "failed"),
     # An attempt of an external worker ends while its step waits for it.
     "step.retried": _move("running waiting", "pending"),
-    "step.lost": _move("running waiting", "pending"),
+    "step.lost": _move("running", "pending"),
     "step.returned": _move("running", "pending"),
     "step.waiting": _move("running", "waiting"),
     "step.woken": _move("waiting", "pending"),

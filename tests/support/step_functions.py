@@ -244,3 +244,17 @@ async def speak_until(ctx: StepContext, attempt: int, word: str) -> str:
     if ctx.attempt < attempt:
         raise ValueError(f"not yet: {word}")
     return word
+
+
+def snapshot_twice(ctx: Any) -> list[str]:
+    """Append two snapshots; the first attempt fails after that."""
+    appended = [ctx.snapshot({"n": 1}, "plan"), ctx.snapshot(2)]
+    if ctx.attempt == 1:
+        raise RuntimeError("after its snapshots")
+    return appended
+
+
+def snapshot_of(ctx: Any, characters: int) -> str:
+    """Append a long text."""
+    appended: str = ctx.snapshot(characters * "x")
+    return appended

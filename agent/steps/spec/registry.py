@@ -239,6 +239,8 @@ add(
         "agent.steps.kinds.worker",
         "lets a program outside do the work",
         on_unknown="ask",
+        # No text from outside may choose who gets the work.
+        verbatim=frozenset({("queue",)}),
         example="{queue: review, with: {text: hello}}",
     )
 )

@@ -5,7 +5,7 @@ What belongs to a task that another transaction holds is carried into the next b
 
 from agent.core.state_machine import CallStatus
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Retry, StepError
+from agent.steps.types.outcome import Json, Retry, StepError
 from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
 from agent.tasks.commit.batch import Completion, JournalEntry
@@ -147,10 +147,7 @@ def _operate(
         return False
     if not state.operate(locked, step, operation, intent.call_id):
         return False
-    _intend(locked, step, entry, None)
-    locked.results.append(
-        CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, operation.answer)
-    )
+    _record_answer(locked, step, entry, operation.answer)
     return True
 
 
@@ -162,8 +159,6 @@ def _append_snapshot(
     operation: SnapshotOperation,
 ) -> bool:
     """Append a snapshot, and record that as a call with its result; return False if refused."""
-    intent = entry.intent
-    assert intent is not None
     operation.refusal = None
     if not _may_act(locked, step):
         return False
@@ -174,11 +169,18 @@ def _append_snapshot(
         operation.refusal = appended.message
         return False
     operation.answer = {"snapshot": appended}
+    _record_answer(locked, step, entry, operation.answer)
+    return True
+
+
+def _record_answer(locked: LockedTask, step: StepRow, entry: JournalEntry, answer: Json) -> None:
+    """Record the call of an entry together with its result."""
+    intent = entry.intent
+    assert intent is not None
     _intend(locked, step, entry, None)
     locked.results.append(
-        CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, operation.answer)
+        CallResult(intent.call_id, intent.idempotency_key, CallStatus.SUCCEEDED, answer)
     )
-    return True
 
 
 def _may_act(locked: LockedTask, step: StepRow) -> bool:

@@ -169,7 +169,7 @@ def test_effects_and_state(running: Running, client: httpx.Client, worker: httpx
     assert document["output"] == {"remember": {"n": 3}}
     assert client.get("/api/v1/state/workflow:effect/last").json()["value"] == 3
     (first,) = client.get(f"/api/v1/tasks/{task}/steps/pay/calls").json()["calls"]
-    assert (first["action"], first["status"]) == ("worker.effect#1", "succeeded")
+    assert (first["action"], first["status"]) == ("worker.effect", "succeeded")
 
 
 def test_questions_park_the_work(

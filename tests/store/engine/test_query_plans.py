@@ -19,11 +19,12 @@ from agent.workflows.graph import Fanout
 from tests.support.engine import RETRY, Hand, HandClock, graph, other, step
 from tests.support.interventions import intend
 from tests.support.statements import record_statements
+from tests.support.work_bench import WorkBench, worker_step
 
 ROWS = 20_000
 TABLES = (
     "tasks", "steps", "events", "tool_calls", "idempotency_outcomes", "signals", "step_logs", "triggers",
-    "firings", "conversations", "conversation_turns",
+    "firings", "conversations", "conversation_turns", "work", "context_snapshots",
 )  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def scans(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[
     """Return the lines of a statement's plan that read a whole table."""
     if connection.sql.name == "sqlite":
         lines = [row[3] for row in connection.query(f"EXPLAIN QUERY PLAN {sql}", **parameters)]
-        aliases = {"s", "t", "e", "c", "o", "l", "f", "k", *TABLES}
+        aliases = {"s", "t", "e", "c", "o", "l", "f", "k", "w", *TABLES}
         return [line for line in lines if line.startswith("SCAN ") and line.split()[1] in aliases]
     lines = [row[0] for row in connection.query(f"EXPLAIN {sql}", **parameters)]
     pattern = re.compile(rf"Seq Scan on ({'|'.join(TABLES)})\b")
@@ -125,6 +126,8 @@ def test_no_hot_statement_reads_a_whole_table(database: Database) -> None:
     }
     # Steps without a conversation pay nothing for those of others.
     assert not any("conversation" in sql for sql in asked)
+    # Nor do they for external workers.
+    assert not any(re.search(r"\bwork\b|context_snapshots", sql) for sql in asked)
     kinds = {sql.split()[0] for sql in explained}
     assert kinds >= {"SELECT", "UPDATE", "INSERT"} and len(explained) > 15
     problems = {sql: found for sql in explained if (found := scans(connection, sql, asked[sql]))}
@@ -223,6 +226,53 @@ def test_conversations_use_indexes(database: Database) -> None:
             if (found := scans(connection, sql, parameters))
         }
     assert problems == {}
+
+
+def fill_work(database: Database) -> None:
+    """Write much work that has ended, and much that is queued elsewhere."""
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+        if database.is_sqlite
+        else f"WITH n(i) AS (SELECT generate_series(1, {ROWS}))"
+    )
+    status = "CASE WHEN i % 2 = 0 THEN 'queued' ELSE 'completed' END"
+    with database.connect("writer") as tx:
+        with tx.transaction():
+            tx.execute(
+                "INSERT INTO work (id, task_id, step_id, step_index, parallel_index, attempt, queue,"
+                " priority, status, input, lease_us, start_within_us, client_token, created_at)"
+                f" {numbers} SELECT 'w' || i, 't' || i, 's' || i, 0, -1, 1, 'filler' || i % 2, 1,"
+                f" {status}, '{{}}', 1, 1, 'token' || i, 1 FROM n"
+            )
+        if not database.is_sqlite:
+            tx.query("ANALYZE")
+
+
+def test_calls_of_external_workers_use_indexes(database: Database) -> None:
+    """Claims, heartbeats and results cost the same however much work there is and was."""
+    database.clock = HandClock()
+    fill(database)
+    fill_work(database)
+    hand = Hand(database)
+    bench = WorkBench(hand)
+    asked = record_statements(hand.committer.connection)
+    hand.start(graph(worker_step()))
+    bench.offer(is_effect=True)
+    lease = bench.claim(client_token="mine")
+    bench.call(lease, "running")
+    bench.call(lease, "snapshot", text="1")
+    bench.pass_time(30)
+    bench.call(lease, "heartbeat")
+    bench.pass_time(40)
+    bench.complete(lease, 1)
+    problems = {
+        sql: found
+        for sql in list(asked)
+        if re.search(r"\bwork\b|context_snapshots|tasks|steps", sql)
+        and (found := scans(hand.committer.connection, sql, asked[sql]))
+    }
+    assert problems == {}
+    hand.close()
 
 
 def fill_triggers(database: Database) -> None:

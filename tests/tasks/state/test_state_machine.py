@@ -10,6 +10,7 @@ from agent.core.state_machine import (
     STEP_ENDED,
     TASK,
     TASK_ENDED,
+    WORK,
     CallStatus,
     ForbiddenMoveError,
     Machine,
@@ -54,6 +55,7 @@ STEP_MOVES = {
     "waiting": {
         "step.succeeded": "succeeded",
         "step.failed": "failed",
+        "step.retried": "pending",
         "step.woken": "pending",
         "step.skipped": "skipped",
     },
@@ -71,10 +73,32 @@ CALL_MOVES = {
     "succeeded": {},
     "failed": {},
 }
+WORK_ENDS = {
+    "work.completed": "completed",
+    "work.failed": "failed",
+    "work.expired": "expired",
+    "work.withdrawn": "withdrawn",
+}
+WORK_MOVES = {
+    "queued": {"work.leased": "leased", "work.withdrawn": "withdrawn"},
+    "leased": {
+        "work.started": "running",
+        "work.released": "queued",
+        "work.asked": "asked",
+        **WORK_ENDS,
+    },
+    "running": {"work.released": "queued", "work.asked": "asked", **WORK_ENDS},
+    "asked": {"work.answered": "queued", "work.withdrawn": "withdrawn"},
+    "completed": {},
+    "failed": {},
+    "expired": {},
+    "withdrawn": {},
+}
 MACHINES: list[tuple[str, Machine, dict[str, dict[str, str]]]] = [
     ("task", TASK, TASK_MOVES),
     ("step", STEP, STEP_MOVES),
     ("call", CALL, CALL_MOVES),
+    ("work", WORK, WORK_MOVES),
 ]
 
 
