@@ -81,7 +81,8 @@ def test_the_wheel_works_outside_of_the_clone(environment: Path, tmp_path: Path)
     }
     assert examples == {
         path.stem
-        for path in [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples/watch").glob("*.yaml")]
+        for part in ("*.yaml", "watch/*.yaml", "workers/*.yaml")
+        for path in (ROOT / "examples").glob(part)
     }
     schema = json.loads(_run(environment, tmp_path, "schema"))
     assert json.loads((tmp_path / "workflow.schema.json").read_text()) == schema
