@@ -49,6 +49,40 @@ def test_a_lost_answer_is_asked_for_again(bench: QueueBench, proxy: LossyProxy, 
     assert proxy.lost == [verb, verb]
 
 
+def test_the_result_carries_the_next_claim(bench: QueueBench, proxy: LossyProxy) -> None:
+    """A busy worker sends one request a step; a lost answer loses neither the result nor the next lease."""
+    runs: list[Any] = []
+
+    @handler("chained")
+    def answer(work: Work) -> Any:
+        runs.append((work.input["value"], work.attempt))
+        return work.input["value"]
+
+    task_ids = [bench.start("chained", number) for number in range(3)]
+    proxy.lose("complete", 2)
+    bench.work(answer, limit=3, server=proxy.url)
+    assert [bench.ended(task_id)["output"] for task_id in task_ids] == [0, 1, 2]
+    assert sorted(runs) == [(0, 1), (1, 1), (2, 1)]
+    assert proxy.count("claim") == 1
+    assert proxy.count("running") == 1
+
+
+def test_a_refused_result_does_not_lose_the_next_work(bench: QueueBench) -> None:
+    """The first step is cancelled and its result refused; the claim beside it still counts."""
+
+    @handler("refused")
+    def answer(work: Work) -> str:
+        if work.task_id == first:
+            bench.client.post(f"/api/v1/tasks/{first}/cancel")
+        return "done"
+
+    first, second = bench.start("refused"), bench.start("refused")
+    bench.work(answer, limit=2)
+    assert bench.ended(second)["output"] == "done"
+    assert bench.step(second)["attempt"] == 1
+    bench.ended(first, "canceled")
+
+
 def test_a_cancelled_step_ends_its_handler(bench: QueueBench) -> None:
     """A function that waits notices; a coroutine is cancelled and may clean up."""
     began, told, cleaned = threading.Event(), threading.Event(), threading.Event()

@@ -17,12 +17,17 @@ class LossyProxy:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.lost: list[str] = []
         """The last part of the path of each request whose answer was lost."""
+        self._verbs: list[str] = []
         self._to_lose: dict[str, int] = {}
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
     def lose(self, verb: str, times: int = 1) -> None:
         """Lose the next answers to requests whose path ends in a word."""
         self._to_lose[verb] = times
+
+    def count(self, verb: str) -> int:
+        """Return how many requests had a path that ends in a word."""
+        return self._verbs.count(verb)
 
     def __enter__(self) -> "LossyProxy":
         self._thread.start()
@@ -50,6 +55,7 @@ class LossyProxy:
                     agent.sendall(message)
                     answer = _read(answers)
                     verb = message.split(b" ", 2)[1].rpartition(b"/")[2].decode()
+                    self._verbs.append(verb)
                     if self._to_lose.get(verb, 0) > 0:
                         self._to_lose[verb] -= 1
                         self.lost.append(verb)
