@@ -60,7 +60,7 @@ class HttpEndpoint:
 
         self._streams += is_stream
         try:
-            if self._streams > self._max_streams:
+            if is_stream and self._streams > self._max_streams:
                 raise retry_later(503, "overloaded", "too many streams are open", 5)
             manager = await self._manager()
             await manager.handle_request(_owned(scope), receive, send_noted)
