@@ -18,7 +18,7 @@ from agent.mcp.api_calls import Api, in_process
 from agent.server.context import Context
 from agent.server.grants import TokenGrant
 from agent.server.openapi import describe
-from agent.server.problems import Problem, problem_of
+from agent.server.problems import Problem, problem_of, retry_later
 from agent.server.route_registry import GRANT
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class HttpEndpoint:
     def __init__(self, routes: FastAPI, context: Context) -> None:
         self._routes = routes
         self._max_body_bytes = context.settings.server.max_body_bytes
+        self._max_streams = context.settings.server.max_streams
+        self._streams = 0
+        """Open streams of clients of earlier protocols."""
         self._starting: asyncio.Future[StreamableHTTPSessionManager] | None = None
         self._protocol: ProtocolServer | None = None
         self._running: asyncio.Task[None] | None = None
@@ -48,19 +51,25 @@ class HttpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; a problem of its own is a problem document, as of the routes."""
         has_started = False
+        is_stream = scope["method"] == "GET"
 
         async def send_noted(message: Message) -> None:
             nonlocal has_started
             has_started = True
             await send(message)
 
+        self._streams += is_stream
         try:
+            if is_stream and self._streams > self._max_streams:
+                raise retry_later(503, "overloaded", "too many streams are open", 5)
             manager = await self._manager()
             await manager.handle_request(_owned(scope), receive, send_noted)
         except Exception as error:
             if has_started:
                 raise
             await problem_of(error).response()(scope, receive, send)
+        finally:
+            self._streams -= is_stream
 
     def close(self) -> None:
         """End the streams and sessions: the server stops."""

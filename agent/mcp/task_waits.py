@@ -23,6 +23,7 @@ Document = dict[str, Any]
 MAX_WAIT_SECONDS: Final = 300
 DEFAULT_WAIT_SECONDS: Final = 30
 _PROGRESS_SECONDS: Final = 5.0
+_SHORTEST_POLL_SECONDS: Final = 1.0
 _API: Final = "/api/v1"
 
 WAIT_SECONDS: Final = {
@@ -118,7 +119,8 @@ class TaskCall:
         # What a person has declined to answer is not asked again by this call.
         asked = set(self._params.input_responses or ())
         while True:
-            result = await self._result(task_id, give_up - loop.time(), until)
+            began = loop.time()
+            result = await self._result(task_id, give_up - began, until)
             if not result["is_over"]:
                 await self._context.session.report_progress(
                     loop.time() - started, seconds, _progress_text(result)
@@ -140,6 +142,9 @@ class TaskCall:
             is_done = result["is_over"] or (until == "attention" and result["needs"])
             if is_done or loop.time() >= give_up:
                 return {**result, "message": self._message(result)}
+            # The route answers at once where too many callers wait already.
+            rest = _SHORTEST_POLL_SECONDS - (loop.time() - began)
+            await asyncio.sleep(max(0.0, min(rest, give_up - loop.time())))
 
     def _message(self, result: Document) -> str:
         """Return in words how the task stands, for clients whose model reads text."""

@@ -64,6 +64,8 @@ class Context:
     startup: Startup
     health: Health
     """The worker's present problems."""
+    waiting_results: int = 0
+    """Requests that wait for the result of a task."""
     reload: Reload | None = None
     """None where the process that serves cannot reload its configuration."""
 

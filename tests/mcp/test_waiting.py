@@ -8,6 +8,7 @@ from mcp.server.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp_types import ElicitResult
 
 from agent.store.db.database import Database
+from agent.tasks.read_models import task_results
 from tests.mcp.conftest import OFFERED, add_workflows
 from tests.support.mcp_client import McpClient, over_http
 from tests.support.server import Running
@@ -91,6 +92,30 @@ def test_a_wait_is_bounded_and_can_be_repeated(owner: McpClient) -> None:
     assert "greater than the maximum" in owner.refused(
         "wait_for_task", task_id=task["id"], wait_seconds=301
     )
+
+
+def test_many_waiting_callers_leave_room_for_others(
+    running: Running, owner: McpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bound a request does not wait; a call that waits polls instead, and not in a loop."""
+    context = running.server._context
+    assert context is not None
+    task = owner.call("start_workflow", name="signalled", wait_seconds=30)
+    monkeypatch.setattr(context, "waiting_results", running.settings.server.max_streams)
+    address = f"/api/v1/tasks/{task['id']}/result?wait=60&until=end"
+    with running.client() as client:
+        assert client.get(address, timeout=30).json()["status"] == "running"
+    polls = 0
+    read = task_results.result_document
+
+    def counted(connection: Any, task_id: str) -> Any:
+        nonlocal polls
+        polls += 1
+        return read(connection, task_id)
+
+    monkeypatch.setattr(task_results, "result_document", counted)
+    owner.call("wait_for_task", task_id=task["id"], wait_seconds=1.5, until="end")
+    assert 1 <= polls <= 3
 
 
 def test_a_start_is_not_repeated_under_its_key(owner: McpClient) -> None:

@@ -1,13 +1,13 @@
 """The result of a task, now or as soon as there is one."""
 
 import asyncio
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import context_of
+from agent.server.context import Context, context_of
 from agent.server.responses import answer
 from agent.server.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
@@ -44,6 +44,17 @@ async def get_result(
 ) -> Response:
     """Return how a task ended, or what it needs to go on; wait for that if asked to."""
     context = context_of(request)
+    if context.waiting_results >= context.settings.server.max_streams:
+        # Each occupies a request: with too many of them others would be refused.
+        wait = 0
+    context.waiting_results += 1
+    try:
+        return answer(await _wait_for(context, task_id, wait, until))
+    finally:
+        context.waiting_results -= 1
+
+
+async def _wait_for(context: Context, task_id: str, wait: float, until: str) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     give_up, delay = loop.time() + wait, _FIRST_POLL_SECONDS
     while True:
@@ -54,7 +65,7 @@ async def get_result(
         remaining = give_up - loop.time()
         # A server that stops answers at once: the caller asks the next one.
         if is_done or remaining <= 0 or not context.task_submitter.is_open:
-            return answer(result)
+            return result
         # Polled, not woken: under load every commit would wake every caller.
         await asyncio.sleep(min(delay, remaining))
         delay = min(delay * 1.5, _LONGEST_POLL_SECONDS)

@@ -121,7 +121,7 @@ async def put_workflow(request: Request) -> Response:
 
 @routes.route(
     "POST",
-    "/workflows/validate",
+    "/validate",
     scope="read",
     returns=Validation,
     summary="Check a workflow",

@@ -192,7 +192,7 @@ def test_tools_that_are_not_allowed(did: Path) -> None:
     outcome = run(asking(["done"], limited, ["double", "die"]).attempt())
     assert isinstance(outcome, Failed) and "does not allow die" in outcome.error.message
     outcome = run(asking(["done"], stdio(did), ["dou"]).attempt())
-    assert isinstance(outcome, Failed) and "there are: die, double" in outcome.error.message
+    assert isinstance(outcome, Failed) and "there are: ask, die, double" in outcome.error.message
     unlisted = {"it": {"mcp": {"server": "tests"}}}
     made = trial(["done"], unlisted)
     made.services.mcp = {"tests": stdio(did)}
