@@ -102,7 +102,7 @@ def test_on_postgresql_the_same_command_adds_the_driver(
 
 
 def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
-    """Files are checked without a database, a log or a server."""
+    """Files are checked without a database, a log or a server; unchanged files without the compiler."""
     cli.write("flow.yaml", FLOW)
     count, packages = loaded(cli, "validate", "flow.yaml")
     needed = {
@@ -118,3 +118,6 @@ def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
     }
     assert not packages & (HEAVY - needed)
     assert count <= 640
+    count, packages = loaded(cli, "validate", "flow.yaml")
+    assert not packages & (HEAVY | {"pysqlite3", "sqlite3"})
+    assert count <= 130
