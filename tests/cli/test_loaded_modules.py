@@ -73,12 +73,12 @@ def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: 
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        (["tasks"], 185),
-        (["tasks", "--limit", "5"], 185),
-        (["show", "TASK"], 215),
-        (["approvals"], 190),
-        (["pause", "TASK"], 240),
-        (["run", "--detach", "flow.yaml"], 260),
+        (["tasks"], 170),
+        (["tasks", "--limit", "5"], 170),
+        (["show", "TASK"], 195),
+        (["approvals"], 175),
+        (["pause", "TASK"], 200),
+        (["run", "--detach", "flow.yaml"], 225),
     ],
 )
 def test_everyday_commands_need_the_driver_and_little_else(
