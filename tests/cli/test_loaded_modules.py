@@ -75,7 +75,7 @@ def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: 
     [
         (["tasks"], 170),
         (["tasks", "--limit", "5"], 170),
-        (["show", "TASK"], 195),
+        (["show", "TASK"], 205),
         (["approvals"], 175),
         (["pause", "TASK"], 200),
         (["run", "--detach", "flow.yaml"], 225),
