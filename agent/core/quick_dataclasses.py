@@ -136,10 +136,11 @@ class _Initializer:
         self, cls: type, fields: dict[str, _Field], *, is_frozen: bool, is_kw_only: bool
     ) -> None:
         self._of = (cls, fields)
-        self._kind = {"is_frozen": is_frozen, "is_kw_only": is_kw_only}
+        self._is_frozen = is_frozen
+        self._is_kw_only = is_kw_only
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        made = _initializer(*self._of, **self._kind)
+        made = _initializer(*self._of, is_frozen=self._is_frozen, is_kw_only=self._is_kw_only)
         for cls in owner.__mro__:
             if cls.__dict__.get("__init__") is self:
                 # In the place of this object: it is not asked a second time.
