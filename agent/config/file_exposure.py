@@ -9,7 +9,6 @@ exposed: a file that others could write may no longer contain what its owner wro
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from agent.core.file_trust import (
     user_name,
     weaknesses,
 )
+from agent.core.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings

@@ -44,11 +44,16 @@ def to_iso(instant_us: int | None) -> str | None:
     """Write an instant as people and programs read it: ISO 8601 in UTC, to the millisecond."""
     if instant_us is None:
         return None
-    second, rest = divmod(instant_us, SECOND)
-    return f"{_second(second)}.{rest // 1000:03d}Z"
+    return _millisecond(instant_us // 1000)
 
 
-# Lists and logs have many instants of the same second.
+# Logs have many instants of the same millisecond, and lists many of the same second.
+@lru_cache(maxsize=256)
+def _millisecond(milliseconds: int) -> str:
+    second, rest = divmod(milliseconds, 1000)
+    return f"{_second(second)}.{rest:03d}Z"
+
+
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -94,7 +94,7 @@ def is_hidden(char: str) -> bool:
 
 
 def _translated(text: str, escape: Any) -> str:
-    if text.isascii() and text.isprintable():
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     table = {ord(char): escape(char) for char in set(text) if is_hidden(char)}
     if not table:

@@ -51,7 +51,7 @@ def dataclass(
             "__quick_fields__": fields,
             "__dataclass_fields__": _Description(is_kw_only=kw_only),
             "__match_args__": () if kw_only else tuple(fields),
-            "__init__": _initializer(cls, fields, is_frozen=frozen, is_kw_only=kw_only),
+            "__init__": _Initializer(cls, fields, is_frozen=frozen, is_kw_only=kw_only),
         }
         if "__repr__" not in cls.__dict__:
             added["__repr__"] = _repr(fields)
@@ -127,6 +127,25 @@ def _again(cls: type[_T], added: dict[str, Any], fields: dict[str, _Field]) -> t
     metaclass: Any = type(cls)
     made: type[_T] = metaclass(cls.__name__, cls.__bases__, body | added)
     return made
+
+
+class _Initializer:
+    """Makes the `__init__` of a class when it is first needed: a command uses few of the classes it loads."""
+
+    def __init__(
+        self, cls: type, fields: dict[str, _Field], *, is_frozen: bool, is_kw_only: bool
+    ) -> None:
+        self._of = (cls, fields)
+        self._is_frozen = is_frozen
+        self._is_kw_only = is_kw_only
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        made = _initializer(*self._of, is_frozen=self._is_frozen, is_kw_only=self._is_kw_only)
+        for cls in owner.__mro__:
+            if cls.__dict__.get("__init__") is self:
+                # In the place of this object: it is not asked a second time.
+                cls.__init__ = made
+        return made if instance is None else made.__get__(instance, owner)
 
 
 def _initializer(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from agent.steps.kinds import python_modules
+from agent.steps.kinds.module_files import module_exists
 from agent.steps.spec.configs import METHODS
 from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.diagnostics import did_you_mean
@@ -82,7 +82,7 @@ def _about_function(step: Step, path: Path) -> Iterator[str]:
     call, given = step.config.get("call"), step.config.get("with", {})
     if not isinstance(call, str) or is_template(call):
         return
-    if not python_modules.module_exists(call, str(path)):
+    if not module_exists(call, str(path)):
         name = call.partition(":")[0]
         yield f"the module {name!r} is neither beside {path.name} nor installed"
         return

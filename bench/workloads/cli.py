@@ -18,6 +18,7 @@ from bench.stores import Stores
 
 BARE: Final = "python"
 DRIVER: Final = "psycopg"
+UNCACHED: Final = "validate, first run"
 _FILES: Final = 12
 _FLOW: Final = """\
 name: {name}
@@ -87,7 +88,9 @@ class _CommandBench:
             "approvals": [*agent, "approvals"],
             "pause": [*agent, "pause", self._task],
             "run --detach": [*agent, "run", "--detach", self._files[0]],
+            # A file that has not changed is not checked again; without a cache every file is.
             "validate": [*agent, "validate", *self._files],
+            UNCACHED: ["env", "XDG_CACHE_HOME=/dev/null", *agent, "validate", *self._files],
         }
         if store == "postgres":
             cases[DRIVER] = [sys.executable, "-c", "import psycopg"]

@@ -73,12 +73,12 @@ def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: 
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        (["tasks"], 185),
-        (["tasks", "--limit", "5"], 185),
-        (["show", "TASK"], 215),
-        (["approvals"], 190),
-        (["pause", "TASK"], 240),
-        (["run", "--detach", "flow.yaml"], 260),
+        (["tasks"], 170),
+        (["tasks", "--limit", "5"], 170),
+        (["show", "TASK"], 205),
+        (["approvals"], 175),
+        (["pause", "TASK"], 200),
+        (["run", "--detach", "flow.yaml"], 225),
     ],
 )
 def test_everyday_commands_need_the_driver_and_little_else(
@@ -102,7 +102,7 @@ def test_on_postgresql_the_same_command_adds_the_driver(
 
 
 def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
-    """Files are checked without a database, a log or a server."""
+    """Files are checked without a database, a log or a server; unchanged files without the compiler."""
     cli.write("flow.yaml", FLOW)
     count, packages = loaded(cli, "validate", "flow.yaml")
     needed = {
@@ -118,3 +118,6 @@ def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
     }
     assert not packages & (HEAVY - needed)
     assert count <= 640
+    count, packages = loaded(cli, "validate", "flow.yaml")
+    assert not packages & (HEAVY | {"pysqlite3", "sqlite3"})
+    assert count <= 130

@@ -31,7 +31,11 @@ def pause(
 
     Running steps finish, or stop at their next checkpoint.
     """
-    operate(task, lambda client, task_id: client.pause(task_id, reason), as_json=as_json)
+
+    def command(client: "AgentClient", task_id: str) -> "CommandResult":
+        return client.pause(task_id, reason)
+
+    operate(task, command, needs_worker=False, as_json=as_json)
 
 
 def resume(task: TaskArgument, *, as_json: JsonOption = False) -> None:
@@ -41,7 +45,9 @@ def resume(task: TaskArgument, *, as_json: JsonOption = False) -> None:
 
 def cancel(task: TaskArgument, *, as_json: JsonOption = False) -> None:
     """Cancel a task and stop its running steps."""
-    operate(task, lambda client, task_id: client.cancel(task_id), as_json=as_json)
+    operate(
+        task, lambda client, task_id: client.cancel(task_id), needs_worker=False, as_json=as_json
+    )
 
 
 LatestOption = Annotated[
@@ -174,9 +180,13 @@ def operate(
     *,
     wait: bool = False,
     no_input: bool = False,
+    needs_worker: bool = True,
     as_json: bool,
 ) -> None:
-    """Find the task, run the command, and print its result or follow the task."""
+    """Find the task, run the command, and print its result or follow the task.
+
+    A command that `needs_worker` says so where no worker runs.
+    """
     from agent.cli.commands import run
     from agent.cli.output import terminal
 
@@ -195,5 +205,5 @@ def operate(
             )
             return
         terminal.print_line(summary)
-        if client.task(answer.task_id)["status"] == "running":
+        if needs_worker and client.task(answer.task_id)["status"] == "running":
             run.warn_if_no_worker(client)

@@ -9,6 +9,7 @@ from agent.cli.options import JsonOption
 from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
+    from agent.cli.commands.validation_memory import FileReport, FollowsFrom, ValidationMemory
     from agent.config.settings import Settings
     from agent.triggers.schedule_remarks import Preview
     from agent.workflows.directory import Entry
@@ -30,34 +31,78 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow files without running them."""
+    from agent.cli.commands.validation_memory import ValidationMemory
     from agent.cli.output import terminal
-    from agent.daemon import step_remarks, workflow_overview
+
+    settings = _settings() if files else session.settings()
+    # A workflow in Python may read anything while it is run.
+    memory = None if trust or settings is None else ValidationMemory(settings, files)
+    reports = None if memory is None else memory.read()
+    if reports is None:
+        reports = _check(files, settings, memory, is_trusted=trust)
+    is_right = not any(report.problems for report in reports)
+    if as_json:
+        terminal.print_json({"ok": is_right, "files": [_document(report) for report in reports]})
+    else:
+        for report in reports:
+            _print(report)
+    if not is_right:
+        raise SystemExit(int(Exit.BAD_INPUT))
+
+
+def _check(
+    files: list[str] | None,
+    settings: "Settings | None",
+    memory: "ValidationMemory | None",
+    *,
+    is_trusted: bool,
+) -> "list[FileReport]":
+    from agent.daemon import workflow_overview
 
     if files:
-        settings = _settings()
-        entries = [_read(Path(file), is_trusted=trust) for file in files]
-        known = _beside(entries)
+        entries = [_read(Path(file), is_trusted=is_trusted) for file in files]
+        directories = _directories(entries)
+        known = _beside(entries, directories)
     else:
-        settings = session.settings()
+        assert settings is not None
         entries = list(workflow_overview.scan(settings))
         if not entries:
             raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
+        directories = []
         known = workflow_overview.graphs_of(entries)
-    if as_json:
-        terminal.print_json(
-            {
-                "ok": not any(entry.problems for entry in entries),
-                "files": [
-                    _document(entry, step_remarks.of_file(entry, known, settings))
-                    for entry in entries
-                ],
-            }
-        )
-    else:
-        for entry in entries:
-            _print(entry, step_remarks.of_file(entry, known, settings))
-    if any(entry.problems for entry in entries):
-        raise SystemExit(int(Exit.BAD_INPUT))
+    reports = [_report(entry, known, settings) for entry in entries]
+    if memory is not None:
+        memory.write(reports, _follows_from(entries, directories))
+    return reports
+
+
+def _report(entry: "Entry", known: "dict[str, Graph]", settings: "Settings | None") -> "FileReport":
+    from agent.cli.commands.validation_memory import FileReport
+    from agent.daemon import step_remarks
+    from agent.triggers.specs import triggers_of
+
+    graph = entry.workflow.graph if entry.workflow is not None else None
+    return FileReport(
+        str(entry.path),
+        entry.name,
+        0 if graph is None else len(graph.steps),
+        step_remarks.of_file(entry, known, settings),
+        entry.problems,
+        graph if graph is not None and not entry.problems and triggers_of(graph) else None,
+    )
+
+
+def _follows_from(entries: "list[Entry]", directories: list[Path]) -> "FollowsFrom":
+    from agent.cli.commands.validation_memory import FollowsFrom
+
+    modules = [
+        (step.config["call"].partition(":")[0], str(entry.path))
+        for entry in entries
+        if entry.workflow is not None
+        for step in entry.workflow.graph.steps
+        if step.kind == "python" and isinstance(step.config.get("call"), str)
+    ]
+    return FollowsFrom(modules, [str(directory) for directory in directories])
 
 
 def _read(path: Path, *, is_trusted: bool) -> "Entry":
@@ -72,18 +117,23 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
     return read_entry(path, is_trusted=is_trusted)
 
 
-def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
-    """Return the workflows that the files may refer to: each other, and those beside them."""
-    from agent.daemon import workflow_overview
+def _directories(entries: "list[Entry]") -> list[Path]:
+    """Return where workflows are searched that steps run; nowhere if none runs another."""
     from agent.steps.spec.child_workflows import has_children
-    from agent.workflows.directory import Directory
 
     if not any(entry.workflow and has_children(entry.workflow.graph) for entry in entries):
-        return {}
+        return []
+    parents = (entry.path.parent for entry in entries)
+    return list(dict.fromkeys([session.settings().workflow_directory, *parents]))
+
+
+def _beside(entries: "list[Entry]", directories: list[Path]) -> "dict[str, Graph]":
+    """Return the workflows that the files may refer to: each other, and those beside them."""
+    from agent.daemon import workflow_overview
+    from agent.workflows.directory import Directory
+
     known: dict[str, Graph] = {}
-    for directory_path in dict.fromkeys(
-        [session.settings().workflow_directory, *(entry.path.parent for entry in entries)]
-    ):
+    for directory_path in directories:
         directory = Directory(directory_path, known=entries)
         directory.scan()
         known |= workflow_overview.graphs_of(directory.entries)
@@ -93,7 +143,7 @@ def _beside(entries: "list[Entry]") -> "dict[str, Graph]":
 def _settings() -> "Settings | None":
     """Return the configuration that files are checked against; None, and a note, if it is wrong."""
     from agent.cli.output import terminal
-    from agent.config.loader import ConfigError
+    from agent.config.discovery import ConfigError
 
     try:
         return session.settings()
@@ -102,50 +152,56 @@ def _settings() -> "Settings | None":
         return None
 
 
-def _document(entry: "Entry", remarks: list[str]) -> dict[str, object]:
-    from agent.cli.output import trigger_preview
-
+def _document(report: "FileReport") -> dict[str, object]:
+    previews = _previews(report)
+    if previews:
+        from agent.cli.output import trigger_preview
     return {
-        "file": str(entry.path),
-        "name": entry.name,
-        "ok": not entry.problems,
-        "problems": [problem.document() for problem in entry.problems],
-        "remarks": remarks,
-        "triggers": [trigger_preview.document(preview) for preview in _previews(entry)],
+        "file": report.file,
+        "name": report.name,
+        "ok": not report.problems,
+        "problems": [problem.document() for problem in report.problems],
+        "remarks": report.remarks,
+        "triggers": [trigger_preview.document(preview) for preview in previews],
     }
 
 
-def _previews(entry: "Entry") -> "list[Preview]":
+def _previews(report: "FileReport") -> "list[Preview]":
+    if report.triggered is None:
+        return []
     from agent.core.clock import Clock
     from agent.triggers.schedule_remarks import preview_triggers
 
-    if entry.problems or entry.workflow is None:
-        return []
-    return preview_triggers(entry.workflow.graph, Clock().now())
+    return preview_triggers(report.triggered, Clock().now())
 
 
-def _print(entry: "Entry", remarks: list[str]) -> None:
-    from agent.cli.output import terminal, trigger_preview
+def _print(report: "FileReport") -> None:
+    from agent.cli.output import terminal
+
+    count = report.step_count
+    if report.problems:
+        _print_problems(report)
+    else:
+        steps = f"{count} step{'s' if count > 1 else ''}"
+        terminal.print_line(f"✓ {report.file}: {report.name}, {steps}", "green")
+    for remark in report.remarks:
+        terminal.print_line(f"  {remark}", "yellow")
+    if report.problems:
+        count = len(report.problems)
+        terminal.print_line(f"✗ {report.file}: {count} problem{'s' if count > 1 else ''}", "red")
+    for preview in _previews(report):
+        from agent.cli.output import trigger_preview
+
+        trigger_preview.print_preview(preview)
+
+
+def _print_problems(report: "FileReport") -> None:
+    from agent.cli.output import terminal
     from agent.workflows.diagnostics import WorkflowError, show
     from agent.workflows.loader import read_content
 
-    if not entry.problems:
-        assert entry.workflow is not None
-        count = len(entry.workflow.graph.steps)
-        terminal.print_line(
-            f"✓ {entry.path}: {entry.name}, {count} step{'s' if count > 1 else ''}", "green"
-        )
-        for remark in remarks:
-            terminal.print_line(f"  {remark}", "yellow")
-        for preview in _previews(entry):
-            trigger_preview.print_preview(preview)
-        return
     try:
-        texts = {str(entry.path): read_content(entry.path).decode()}
+        texts = {report.file: read_content(Path(report.file)).decode()}
     except (WorkflowError, UnicodeError):
         texts = {}
-    terminal.print_line(show(entry.problems, texts))
-    for remark in remarks:
-        terminal.print_line(f"  {remark}", "yellow")
-    count = len(entry.problems)
-    terminal.print_line(f"✗ {entry.path}: {count} problem{'s' if count > 1 else ''}", "red")
+    terminal.print_line(show(report.problems, texts))

@@ -1,6 +1,5 @@
 """Large values on a terminal: as much as fits on a screen, and how to get all of it."""
 
-import shutil
 from typing import Any, Final
 
 from agent.cli import invocation
@@ -14,7 +13,7 @@ _ROWS_AT_LEAST: Final = 10
 def print_value(value: Any, command: str) -> None:
     """Print a value; where a terminal has no room for it, name the command that has it all."""
     text = value if isinstance(value, str) else terminal.to_json_text(value)
-    shown = fitting(text, *shutil.get_terminal_size()) if terminal.is_terminal() else text
+    shown = fitting(text, *terminal.size()) if terminal.is_terminal() else text
     terminal.print_line(shown)
     if len(shown) < len(text):
         hidden = f"{len(text) - len(shown) + 1:,} more characters"

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from agent.cli.output import terminal
@@ -12,24 +14,19 @@ Piece = dict[str, Any]
 
 def text_of(pieces: Sequence[Piece], *, has_steps: bool, has_times: bool) -> str:
     """Return pieces as lines, each led by its time and its step where those are wanted."""
-    written = "\n".join(piece["text"] for piece in pieces)
-    # Escaping page by page costs little; only a page that needs it is escaped piece by piece.
-    is_harmless = terminal.harmless(written) == written
-    lines = []
-    for piece in pieces:
-        text = piece["text"].rstrip("\n")
-        if not is_harmless:
-            text = terminal.harmless(text)
-        lead = _time(piece["at"]) if has_times else ""
+    led_by = itemgetter("step", "attempt", "stream", *(("at",) if has_times else ()))
+    texts = []
+    for (step, attempt, stream, *times), run in groupby(pieces, led_by):
+        # One text for a run of pieces: most pieces are one line.
+        text = terminal.harmless("\n".join([piece["text"].rstrip("\n") for piece in run]))
+        lead = "".join(_time(at) for at in times)
         if has_steps:
-            lead += _step(piece["step"], piece["attempt"])
+            lead += _step(step, attempt)
         if lead:
-            text = lead + (text.replace("\n", f"\n{lead}") if "\n" in text else text)
-        if piece["stream"] == "stderr":
-            text = terminal.styled(text, "dim")
-        lines.append(text)
-    lines.append("")
-    return "\n".join(lines)
+            text = lead + text.replace("\n", f"\n{lead}")
+        texts.append(terminal.styled(text, "dim") if stream == "stderr" else text)
+    texts.append("")
+    return "\n".join(texts)
 
 
 def last_lines(pieces: Sequence[Piece], count: int) -> list[Piece]:

@@ -3,11 +3,10 @@
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -65,7 +64,19 @@ def is_terminal() -> bool:
 
 def width() -> int | None:
     """Return the columns of the terminal; None for a pipe or a file, which gets whole lines."""
-    return shutil.get_terminal_size().columns if is_terminal() else None
+    return size().columns if is_terminal() else None
+
+
+def size() -> os.terminal_size:
+    """Return the columns and lines of the terminal, or those of the environment."""
+    # As `shutil.get_terminal_size` does it, which takes long to load.
+    named = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
+    columns, lines = (int(text) if text.isascii() and text.isdecimal() else 0 for text in named)
+    found = os.terminal_size((80, 24))
+    if not (columns and lines):
+        with suppress(OSError, ValueError):
+            found = os.get_terminal_size(sys.stdout.fileno())
+    return os.terminal_size((columns or found.columns or 80, lines or found.lines or 24))
 
 
 @cache

@@ -1,14 +1,12 @@
 """The functions of `python` steps as their source shows them: nothing is imported or run."""
 
 import ast
-import importlib.util
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from agent.steps.kinds.python_modules import source_files
+from agent.steps.kinds.module_files import file_of_module
 from agent.workflows.diagnostics import did_you_mean
 
 _MAX_BYTES: Final = 1_000_000
@@ -33,7 +31,7 @@ def find_problem(call: str, source_path: str, given: frozenset[str] | None) -> s
     source does not tell: a decorated function, an attribute of a class, a module without source.
     """
     module, _, attribute = call.partition(":")
-    path = _source_of(module, source_path)
+    path = file_of_module(module, source_path)
     if path is None or "." in attribute:
         return None
     try:
@@ -67,26 +65,6 @@ def _argument_problem(call: str, signature: inspect.Signature, given: frozenset[
         takes = ", ".join(str(each) for each in signature.parameters.values() if each.name != "ctx")
         return f"{call} does not accept the keys under with: {problem}; it takes ({takes})"
     return None
-
-
-def _source_of(module: str, source_path: str) -> Path | None:
-    """Return the file of a module: beside the workflow, else installed."""
-    for path in source_files(module, source_path):
-        if path.is_file():
-            return path
-    first, *rest = module.split(".")
-    try:
-        # Only of the outermost package: the search for what is inside it would import it.
-        spec = importlib.util.find_spec(first)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None:
-        return None
-    if not rest:
-        return Path(spec.origin) if spec.origin.endswith(".py") else None
-    base = Path(spec.origin).parent.joinpath(*rest)
-    found = (base.with_name(f"{base.name}.py"), base / "__init__.py")
-    return next((path for path in found if path.is_file()), None)
 
 
 def _names_of(tree: ast.Module) -> _Names:

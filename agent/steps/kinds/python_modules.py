@@ -5,19 +5,18 @@ A file beside the workflow is loaded under a unique name, so that two workflows 
 """
 
 import importlib
-import importlib.util
 import inspect
 import stat
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agent.core.ids import content_hash
+from agent.steps.kinds.module_files import source_files
 
 if TYPE_CHECKING:
     from agent.steps.types.errors import DefiniteFailure
@@ -123,25 +122,6 @@ def _stamp(path: Path) -> _Stamp | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def module_exists(call: str, source_path: str) -> bool:
-    """Whether a module exists, as far as that is known without running any of it."""
-    name = call.partition(":")[0]
-    first = name.partition(".")[0]
-    try:
-        if any(path.is_file() for path in source_files(name, source_path)):
-            return True
-        return first in sys.modules or importlib.util.find_spec(first) is not None
-    except (ImportError, ValueError, OSError):
-        return False
-
-
-@lru_cache(maxsize=1024)
-def source_files(name: str, source_path: str) -> tuple[Path, Path]:
-    """Return the files where a module may be, beside a workflow; cached: every attempt needs them."""
-    base = Path(source_path).parent.joinpath(*name.split("."))
-    return base.with_name(base.name + ".py"), base / "__init__.py"
 
 
 def _load(call: str, path: Path, directory: Path) -> ModuleType:

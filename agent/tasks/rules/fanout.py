@@ -16,7 +16,6 @@ from agent.steps.types.outcome import StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import reads
-from agent.tasks.rules import inherited_calls
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -93,6 +92,8 @@ def _create_items(tx: Connection, locked: LockedTask, group: StepRow, count: int
         item.also(item=json.dumps(values[parallel_index], ensure_ascii=False))
         items.append(locked.add(item))
         transitions.release(locked, item)
+    from agent.tasks.rules import inherited_calls
+
     inherited_calls.inherit_items(tx, locked, items)
     group.items_placed = first + count
     locked.task.steps_open = locked.task.steps_open + count

@@ -6,15 +6,26 @@ Every transaction of the engine ends here. Statements are deferred: on PostgreSQ
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from agent.core.lazy_module import lazy
 from agent.core.state_machine import StepStatus
 from agent.store.db.database import Connection
-from agent.store.engine import approval_rows, snapshot_rows, work_rows, writes
+from agent.store.engine import approval_rows, writes
 from agent.store.engine.writes import Changes
-from agent.tasks.rules import activity, call_ledger, conversations, inherited_calls
+from agent.tasks.rules import activity
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+
+if TYPE_CHECKING:
+    from agent.store.engine import snapshot_rows, work_rows
+    from agent.tasks.rules import call_ledger, conversations, inherited_calls
+else:
+    snapshot_rows = lazy("agent.store.engine.snapshot_rows")
+    work_rows = lazy("agent.store.engine.work_rows")
+    call_ledger = lazy("agent.tasks.rules.call_ledger")
+    conversations = lazy("agent.tasks.rules.conversations")
+    inherited_calls = lazy("agent.tasks.rules.inherited_calls")
 
 # Most new steps need few columns; the database fills in the others. Fewer columns cost less.
 _NEW_STEP: Final = (
@@ -53,7 +64,8 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     events = [event for locked in locked_tasks for event in locked.events]
     if events:
         writes.insert_events(tx, events)
-    call_ledger.insert_intents(tx, locked_tasks)
+    if any(locked.intents for locked in locked_tasks):
+        call_ledger.insert_intents(tx, locked_tasks)
     questions = [row for locked in locked_tasks for row in locked.questions]
     if questions:
         approval_rows.insert(tx, questions)
@@ -61,7 +73,8 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     withdrawals = [approval for locked in locked_tasks for approval in locked.withdrawals]
     if withdrawals:
         approval_rows.withdraw(tx, withdrawals, now)
-    conversations.append(tx, locked_tasks, now)
+    if any(locked.exchanges for locked in locked_tasks):
+        conversations.append(tx, locked_tasks, now)
     _write_work(tx, locked_tasks, now)
 
 

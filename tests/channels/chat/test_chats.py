@@ -299,11 +299,11 @@ def test_withdrawn_questions_are_shown_as_such(chat: Chat) -> None:
 def test_commands_do_what_they_say(chat: Chat) -> None:
     """Every command, on real tasks."""
     ada = chat.pair()
-    _add_workflow(
-        chat,
+    greet = (
         "name: greet\ninputs: {word: {type: string}}\n"
-        'steps:\n  ask: {approval: {message: "Say {{ inputs.word }}?"}}\n',
+        'steps:\n  ask: {approval: {message: "Say {{ inputs.word }}?"}}\n'
     )
+    _add_workflow(chat, greet)
     chat.peer.write(ada, '/run greet word="good morning"')
     task_id = eventually(lambda: _tasks(chat, "greet"))[0]
     short = task_id[-8:]
@@ -338,6 +338,11 @@ def test_commands_do_what_they_say(chat: Chat) -> None:
     again = eventually(lambda: _tasks(chat, "greet")[1:])[0]
     chat.peer.write(ada, f"/cancel {again}")
     chat.engine.wait(again, "canceled")
+    chat.peer.write(ada, f"/retry {again[-8:]} soon")
+    received(chat.peer, ada, "write it as /retry TASK [latest]")
+    _add_workflow(chat, greet.replace("Say", "Whisper"))
+    chat.peer.write(ada, f"/retry {again[-8:]} latest")
+    received(chat.peer, ada, "Whisper good morning?")
 
 
 def test_edits_are_approved_as_edited(chat: Chat) -> None:

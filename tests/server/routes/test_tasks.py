@@ -194,6 +194,27 @@ def test_retry_and_fork(running: Running, client: httpx.Client) -> None:
     assert wrong.status_code == 404
 
 
+def test_the_newest_version_is_taken_where_it_is_asked_for(
+    running: Running, client: httpx.Client
+) -> None:
+    """With `latest` a retry and a fork go on with the newest version; without it, with their own."""
+    text = "name: mended\nsteps:\n  one: {wait: 1ms}\n  two: {depends_on: [one], shell: {argv: [COMMAND]}}\n"
+    yaml = {"Content-Type": "application/yaml"}
+    client.post("/api/v1/workflows", content=text.replace("COMMAND", "false"), headers=yaml)
+    failed = _start(client, "mended")
+    running.wait_for_task(client, failed, "failed")
+    client.post("/api/v1/workflows", content=text.replace("COMMAND", "true"), headers=yaml)
+    assert client.get(f"/api/v1/tasks/{failed}").json()["latest_version"] == 2
+
+    old = client.post(f"/api/v1/tasks/{failed}/fork", json={"from_step": "two"}).json()
+    assert running.wait_for_task(client, old["task_id"], "failed")["version"] == 1
+    fork = {"from_step": "two", "latest": True}
+    new = client.post(f"/api/v1/tasks/{failed}/fork", json=fork).json()
+    assert running.wait_for_task(client, new["task_id"], "succeeded")["version"] == 2
+    retried = client.post(f"/api/v1/tasks/{failed}/retry", json={"latest": True}).json()
+    assert running.wait_for_task(client, retried["task_id"], "succeeded")["version"] == 2
+
+
 def test_resolve_is_refused_where_nothing_is_unknown(client: httpx.Client) -> None:
     """A verdict is refused unless the step waits on an unknown effect."""
     task_id = _start(client, "signalled")
