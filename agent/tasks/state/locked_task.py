@@ -7,7 +7,7 @@ in memory are loaded when a rule needs them, so ending a step costs the same how
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.core.plain_json import Json
 from agent.core.state_machine import STEP_ENDED
@@ -17,11 +17,13 @@ from agent.steps.types.conversation import Exchange
 from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.store.engine.approval_rows import ApprovalRow
-from agent.store.engine.snapshot_rows import SnapshotRow
-from agent.store.engine.work_rows import WorkRow
 from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow, TaskRow
 from agent.workflows.graph import Graph, Step
+
+if TYPE_CHECKING:
+    from agent.store.engine.snapshot_rows import SnapshotRow
+    from agent.store.engine.work_rows import WorkRow
 
 StepAddress = tuple[int, int]
 
