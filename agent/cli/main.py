@@ -31,10 +31,12 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    from agent.cli import usual_arguments
+    from agent.cli import invocation, usual_arguments
 
     command = usual_arguments.command_of(words)
     if command is not None:
+        # Global options come before the command: typer reads those lines.
+        invocation.begin(None, None)
         command()
     else:
         from agent.cli.program import program

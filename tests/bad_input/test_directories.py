@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -75,8 +74,8 @@ def _validate(paths: list[Path], *, as_json: bool) -> tuple[int, str]:
     with contextlib.redirect_stdout(out):
         try:
             validate([str(path) for path in paths], as_json=as_json)
-        except typer.Exit as left:
-            return left.exit_code, out.getvalue()
+        except SystemExit as left:
+            return int(left.code or 0), out.getvalue()
     return 0, out.getvalue()
 
 

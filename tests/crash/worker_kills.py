@@ -120,7 +120,8 @@ class Round:
         for worker in self._workers:
             worker.send_signal(signal.SIGTERM)
         for worker in self._workers:
-            if (code := worker.wait(60)) != 0:
+            # One that was just started does not handle the signal yet.
+            if (code := worker.wait(60)) not in (0, -signal.SIGTERM):
                 self.kills.wrongs.append(f"a worker ended with {code}")
         if (code := those.end(self._daemon, signal.SIGTERM)) != 0:
             self.kills.wrongs.append(f"the agent ended with {code}")

@@ -57,11 +57,14 @@ def command(
         monkeypatch.setattr(sys, "argv", ["agent", *arguments])
         terminal.console.cache_clear()
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        ended = 0
+        try:
             main()
+        except SystemExit as left:
+            ended = int(left.code or 0)
         terminal.console.cache_clear()
         captured = capsys.readouterr()
-        result = Result(int(ended.value.code or 0), captured.out, captured.err)
+        result = Result(ended, captured.out, captured.err)
         assert result.code == code, result
         return result
 

@@ -40,6 +40,7 @@ class Person(threading.Thread):
         self._crowd = crowd
         self._open: set[str] = set()
         self._count = 0
+        self._is_starting = False
         self._is_finishing = threading.Event()
         self.problem: BaseException | None = None
 
@@ -52,7 +53,7 @@ class Person(threading.Thread):
     def run(self) -> None:
         """Start tasks and answer until all that was started has ended."""
         try:
-            while not self._is_finishing.is_set() or self._open:
+            while not self._is_finishing.is_set() or self._open or self._is_starting:
                 try:
                     self._start_more()
                     for task_id in sorted(self._open):
@@ -66,14 +67,19 @@ class Person(threading.Thread):
             raise
 
     def _start_more(self) -> None:
-        while len(self._open) < self._crowd and not self._is_finishing.is_set():
+        while self._is_starting or (
+            len(self._open) < self._crowd and not self._is_finishing.is_set()
+        ):
             ticket = f"t{self._count}"
             workflows = list(EXPECTED)
             weights = [_WEIGHTS[name] for name in workflows]
             # The same choice again when the answer was lost: the key must meet the same request.
             chance = random.Random(f"{self._seed} {ticket}")
             (workflow,) = chance.choices(workflows, weights)
+            # A task whose answer was lost may exist: it is asked for again, also at the end.
+            self._is_starting = True
             task_id = self._api.start(workflow, ticket)
+            self._is_starting = False
             self._record.tickets[ticket] = (workflow, task_id)
             self._open.add(task_id)
             self._count += 1

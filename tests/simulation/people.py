@@ -275,14 +275,16 @@ class People:
     def _fork_after_answers(self, database: Database) -> None:
         with database.connect("reader") as connection:
             found = connection.query(
-                'SELECT t.id, t.workflow_name, s."index" FROM steps AS s'
+                "SELECT t.id, t.workflow_name, s.name FROM steps AS s"
                 " JOIN tasks AS t ON t.id = s.task_id WHERE s.kind IN ('approval', 'input')"
                 " AND s.status = 'succeeded' ORDER BY t.id, s.\"index\""
             )
+        # By name: the task may be of a newer version, in which every step has another index.
         behind = [
-            (task_id, workflow, self._machine.graphs[workflow].steps[after].name)
-            for task_id, workflow, index in found
-            for after in self._machine.graphs[workflow].dependents[index]
+            (task_id, workflow, step.name)
+            for task_id, workflow, name in found
+            for step in self._machine.graphs[workflow].steps
+            if name in step.depends_on
         ]
         if not behind:
             return

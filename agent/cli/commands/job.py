@@ -2,8 +2,6 @@
 
 import os
 
-import typer
-
 from agent.cli import session
 from agent.cli.errors import CommandError
 
@@ -22,4 +20,4 @@ def job() -> None:
         )
     settings = session.settings()
     configure(settings.log.format, settings.log.level)
-    raise typer.Exit(bootstrap.run_job(address, settings))
+    raise SystemExit(bootstrap.run_job(address, settings))

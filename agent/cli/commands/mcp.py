@@ -6,9 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import invocation, session
+from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.approvals.permission import Principal
@@ -22,7 +21,7 @@ _SCOPES = ("read", "operate", "approve")
 def mcp(
     scope: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--scope",
             help="What its tools may do: read, operate (default), approve, or work:QUEUE with --server;"
             " may be repeated.",
@@ -31,7 +30,7 @@ def mcp(
     *,
     allow_answers: Annotated[
         bool,
-        typer.Option("--allow-answers", help="Let the client answer questions: adds approve."),
+        Option("--allow-answers", help="Let the client answer questions: adds approve."),
     ] = False,
 ) -> None:
     """Serve tools for MCP clients, such as coding agents."""

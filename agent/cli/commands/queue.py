@@ -8,6 +8,7 @@ import typer
 from agent.cli import session
 from agent.cli.commands import queue_work
 from agent.cli.options import JsonOption
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
@@ -15,15 +16,13 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, help="List queues, requeue dead letters, work on steps.")
 
 QueueOption = Annotated[
-    str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Only of this queue.")
+    str | None, Option("--queue", "-q", metavar="QUEUE", help="Only of this queue.")
 ]
 ErrorOption = Annotated[
     str | None,
-    typer.Option("--error", metavar="CODE", help="Only with this error, as heartbeat_timeout."),
+    Option("--error", metavar="CODE", help="Only with this error, as heartbeat_timeout."),
 ]
-LimitOption = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")
-]
+LimitOption = Annotated[int, Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -57,7 +56,7 @@ def dead(
     limit: LimitOption = 50,
     *,
     is_count: Annotated[
-        bool, typer.Option("--count", help="Count them by queue and error, and list none.")
+        bool, Option("--count", help="Count them by queue and error, and list none.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,23 +82,21 @@ def dead(
 def requeue(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID...", help="Dead letters, by the start or end of their ids."),
+        Argument(metavar="ID...", help="Dead letters, by the start or end of their ids."),
     ] = None,
     queue: QueueOption = None,
     error: ErrorOption = None,
     not_before: Annotated[
         str | None,
-        typer.Option("--not-before", metavar="TIME", help="An instant, or a duration as 2h."),
+        Option("--not-before", metavar="TIME", help="An instant, or a duration as 2h."),
     ] = None,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Recorded with the new task.")
+        str | None, Option("--reason", metavar="TEXT", help="Recorded with the new task.")
     ] = None,
     *,
-    is_all: Annotated[
-        bool, typer.Option("--all", help="Every dead letter of the filters.")
-    ] = False,
+    is_all: Annotated[bool, Option("--all", help="Every dead letter of the filters.")] = False,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be requeued, and change nothing.")
+        bool, Option("--dry-run", help="Show what would be requeued, and change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

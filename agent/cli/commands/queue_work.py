@@ -2,30 +2,29 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent.cli import invocation, session
+from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
 
 
 def work(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue to take steps from.")],
+    queue: Annotated[str, Argument(metavar="QUEUE", help="The queue to take steps from.")],
     command: Annotated[
         list[str],
-        typer.Argument(metavar="COMMAND...", help="The program and its arguments, after --."),
+        Argument(metavar="COMMAND...", help="The program and its arguments, after --."),
     ],
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-j", min=1, max=1000, help="Steps at the same time.")
+        int, Option("--concurrency", "-j", min=1, max=1000, help="Steps at the same time.")
     ] = 1,
     lease: Annotated[
         str | None,
-        typer.Option("--lease", metavar="DURATION", help="Of each claim; default: the step's own."),
+        Option("--lease", metavar="DURATION", help="Of each claim; default: the step's own."),
     ] = None,
     grace: Annotated[
         str,
-        typer.Option(
+        Option(
             "--grace",
             metavar="DURATION",
             help="From SIGTERM to SIGKILL for a command; a stopped worker waits as long for it first.",
@@ -33,14 +32,14 @@ def work(
     ] = "10s",
     final_code: Annotated[
         list[int] | None,
-        typer.Option("--final-code", metavar="N", help="An exit code that is not retried."),
+        Option("--final-code", metavar="N", help="An exit code that is not retried."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="This worker's name in lists.")
+        str | None, Option("--name", metavar="NAME", help="This worker's name in lists.")
     ] = None,
     *,
-    is_once: Annotated[bool, typer.Option("--once", help="Wait for one step, and end.")] = False,
-    is_drain: Annotated[bool, typer.Option("--drain", help="End when no step waits.")] = False,
+    is_once: Annotated[bool, Option("--once", help="Wait for one step, and end.")] = False,
+    is_drain: Annotated[bool, Option("--drain", help="End when no step waits.")] = False,
 ) -> None:
     """Run a command for each step of a queue, until Ctrl-C.
 

@@ -62,7 +62,7 @@ def test_queues_are_listed(cli: Cli, there: list[str]) -> None:
     assert queues["jobs"]["dead"] == 2
     table = cli(*there, "queue").out
     assert "others" in table
-    assert "ago" in table
+    assert "ago" in table or "just now" in table
 
 
 def test_dead_letters_are_listed_by_queue_and_error(cli: Cli, there: list[str]) -> None:
