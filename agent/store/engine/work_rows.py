@@ -116,7 +116,8 @@ def withdraw(tx: Connection, work_ids: Collection[str], now: int) -> None:
     """End work that no step waits on any more, and its lease; what has ended stays as it is."""
     tx.defer(
         "UPDATE work SET status = 'withdrawn', last_lease_id = coalesce(lease_id, last_lease_id),"
-        " lease_id = NULL, leased_by = NULL, lease_expires_at = NULL, ended_at = :now"
+        " lease_id = NULL, leased_by = NULL, lease_expires_at = NULL, start_by = NULL,"
+        " run_by = NULL, approval_id = NULL, ended_at = :now"
         f" WHERE id IN {tx.sql.ids()} AND status IN ('queued', 'leased', 'running', 'asked')",
         ids=set_of(sorted(work_ids)),
         now=now,

@@ -305,6 +305,17 @@ def test_a_canceled_task_withdraws_its_work(bench: WorkBench) -> None:
     assert bench.complete(lease).lost == "withdrawn"
 
 
+def test_a_canceled_task_withdraws_work_whose_question_is_open(bench: WorkBench) -> None:
+    """The question ends with it; the checker finds nothing that names it."""
+    task = bench.hand.start(graph(worker_step()))
+    bench.offer()
+    lease = bench.claim(must_start=True)
+    bench.call(lease, "ask", message="Which one?")
+    assert bench.work_statuses() == ["asked"]
+    bench.hand.operator.cancel(task)
+    assert bench.work_statuses() == ["withdrawn"]
+
+
 def test_the_failure_of_another_step_withdraws_work(bench: WorkBench) -> None:
     """With `fail_fast` the step is skipped, and its worker learns of it."""
     task = bench.hand.start(graph(worker_step(), step("other")))
