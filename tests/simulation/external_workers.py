@@ -41,7 +41,13 @@ class Lease:
     work: LeasedWork
     until: float
     """It lasts at least until then, by the machine's own time."""
+    run_until: float = float("inf")
+    """The execution timeout ends it then, whatever the heartbeats say."""
     is_over: bool = False
+
+    def lasts(self, now: float) -> bool:
+        """Whether the worker may rely on it."""
+        return not self.is_over and now < min(self.until, self.run_until)
 
     @property
     def seconds(self) -> float:
@@ -113,8 +119,7 @@ class ExternalWorld:
         row, now = work.row, self._machine.loop.time()
         assert row.lease_id is not None
         other = self._held.get(row.step_id)
-        is_held = other is not None and not other.is_over and other.until > now
-        if is_held and other is not None and other.lease_id != row.lease_id:
+        if other is not None and other.lasts(now) and other.lease_id != row.lease_id:
             text = f"{row.lease_id} was given out while {other.lease_id} lasts"
             self._machine.result.problems.append(text)
         lease = Lease(row.lease_id, work, asked + row.lease_us / 1e6)
@@ -128,7 +133,7 @@ class ExternalWorld:
             await self._call(lease, "release", message="no time")
             return
         began = await self._call(lease, "running")
-        if began is None or began.lost is not None or self._machine.loop.time() >= lease.until:
+        if began is None or began.lost is not None or not lease.lasts(self._machine.loop.time()):
             # A worker whose lease may be over begins nothing.
             return
         if began.directive == "continue" and word not in ("fail", "final", "give back", "ask"):
@@ -190,6 +195,9 @@ class ExternalWorld:
         asked = self._machine.loop.time()
         # A worker that gives its work up relies on nothing from then on.
         lease.is_over = lease.is_over or action in ("complete", "fail", "release", "ask")
+        timeout_us = lease.work.row.timeout_us
+        if action == "running" and timeout_us is not None:
+            lease.run_until = min(lease.run_until, asked + timeout_us / 1e6)
         for _ in range(TRIES):
             call = LeaseCall(lease.lease_id, address, action, lambda _: True, **members)
             result: LeaseResult | None = await self._send(lambda daemon: daemon.call(call))  # noqa: B023
