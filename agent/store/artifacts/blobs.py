@@ -212,13 +212,8 @@ def _words(error: Exception) -> str:
     return error.message if isinstance(error, StoreError) else str(error) or type(error).__name__
 
 
-def _write_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        os.utime(path)
-        return
-    except FileNotFoundError:
-        pass
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file as a whole; the entry of its directory is not durable yet."""
     # Under another name first: a crash in between leaves no partial content.
     partial = path.with_name(f".{path.name}.{new_id()}")
     try:
@@ -232,6 +227,16 @@ def _write_file(path: Path, data: bytes) -> None:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.utime(path)
+        return
+    except FileNotFoundError:
+        pass
+    replace_file(path, data)
     # The new entries of both directories must be durable too.
     for directory in (path.parent, path.parent.parent):
         sync(directory)

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.core.file_sync import sync
-from agent.core.ids import new_id
-from agent.store.artifacts.blobs import Options, files_of
+from agent.store.artifacts.blobs import Options, files_of, replace_file
 
 
 def create(address: str, data: bytes, options: Options | None = None) -> bool:
@@ -54,17 +53,7 @@ def write(address: str, data: bytes, options: Options | None = None) -> None:
         return
     target = Path(address)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{new_id()}")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    replace_file(target, data)
     sync(target.parent)
 
 
