@@ -117,7 +117,9 @@ def blob_stores_of(settings: "Settings") -> "BlobStores":
         # The password is part of every address, and so of every message of the driver.
         everywhere.hide(unquote(password), "the password in artifacts.url")
     seconds = settings.artifacts.timeout_seconds
-    return BlobStores(settings.artifacts_url, options, seconds, secrets.redact)
+    return BlobStores(
+        settings.artifacts_url, options, seconds, secrets.redact, jobs_url=settings.jobs_url
+    )
 
 
 def _make_directory(path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent import bootstrap
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.worker import Worker
 from bench.commits import Count, CountedDatabase, transaction_ids

@@ -1,6 +1,7 @@
 """Fixtures for everyone: fresh, migrated databases, on SQLite and on a real PostgreSQL."""
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -20,6 +21,10 @@ from agent.store.schema import migrate
 from tests.support.postgres import shared_server
 
 _TEMPLATE = "agent_template"
+
+# Collection makes millions of objects that live to the end: looking for garbage among them takes half
+# of its time. `pytest_collection_finish` turns the collector on again.
+gc.disable()
 
 # The same examples in every run, however slow the machine: a failure is always the code's.
 hypothesis.settings.register_profile(
@@ -48,6 +53,12 @@ os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir(), f"agent-tests-cac
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of daemons first: they take longest, and a run should end with short ones."""
     items.sort(key=lambda item: item.get_closest_marker("process") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, among what tests make: modules and tests stay to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent import recovery
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.core.clock import SECOND
 from agent.core.ids import idempotency_key, new_id, request_hash
 from agent.core.state_machine import CallStatus

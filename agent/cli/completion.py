@@ -67,6 +67,15 @@ def main(words: list[str]) -> None:
 def candidates(words: list[str]) -> Iterator[Candidate]:
     """Yield the words that can take the place of the last one."""
     *before, current = words
+    option, separator, value = current.partition("=")
+    if separator and option.startswith("--"):
+        # The value of an option, written as one word: the shell replaces the whole word.
+        for word, description in candidates([*before, option, value]):
+            yield (word if word == FILES else f"{option}={word}"), description
+        return
+    if current == "=":
+        # bash makes three words of `--option=value`.
+        current = ""
     possible = _at_once(before) if not current.startswith("-") else None
     if possible is None:
         line = _read(before)
@@ -91,9 +100,11 @@ def _read(words: list[str]) -> _Line:
 
     line = _Line(program())
     for word in words:
-        if line.pending is not None:
+        if line.pending is not None and word != "=":
             line.options[line.pending.name] = word
             line.pending = None
+        elif word == "=":
+            continue
         elif word.startswith("-") and len(word) > 1:
             option = _option(line.command, word)
             if option is not None and not option.is_flag and "=" not in word:

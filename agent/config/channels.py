@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from agent.config.models import REFERENCE, Section
+from agent.config.models import REFERENCE, Section, section
 from agent.core.secret_reference import ANY, FORMS
 
 Address = Annotated[
@@ -166,9 +166,9 @@ class NotifySettings(Section):
 class ChannelSettings(Section):
     """Where people get notifications and questions."""
 
-    telegram: TelegramSettings = Field(default_factory=TelegramSettings)
-    slack: SlackSettings = Field(default_factory=SlackSettings)
-    webhook: WebhookSettings = Field(default_factory=WebhookSettings)
+    telegram: TelegramSettings = section()
+    slack: SlackSettings = section()
+    webhook: WebhookSettings = section()
 
     @property
     def turned_on(self) -> list[str]:

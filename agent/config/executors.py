@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agent.config.models import Section
+from agent.config.models import Section, section
 
 Word = Annotated[str, Field(pattern=r"^[^\"']+$")]
 """A word without quotes: a list of words may also come from a variable of the environment."""
@@ -109,7 +109,7 @@ class DaskSettings(Section):
 class ExecutorSettings(Section):
     """Where the code of steps runs."""
 
-    process: ProcessSettings = Field(default_factory=ProcessSettings)
-    job: JobSettings = Field(default_factory=JobSettings)
-    ray: RaySettings = Field(default_factory=RaySettings)
-    dask: DaskSettings = Field(default_factory=DaskSettings)
+    process: ProcessSettings = section()
+    job: JobSettings = section()
+    ray: RaySettings = section()
+    dask: DaskSettings = section()

@@ -1,6 +1,6 @@
 """The sections of the configuration about models: their settings, and what tasks may use of them."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -12,10 +12,23 @@ REFERENCE = secret_reference.PATTERN_OR_EMPTY
 """Where a secret is; never the secret itself."""
 
 
+Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
+"""A name without quotes around it."""
+
+
 class Section(BaseModel):
     """One section of the file: its keys and nothing else."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+def section() -> Any:
+    """Return the field of a section inside another one; a file that leaves it out has its defaults.
+
+    They are validated as a part of the outer section: a default instance would need a validator of its own,
+    and to build one for each section takes longer than to read the file.
+    """
+    return Field(default_factory=dict, validate_default=True)
 
 
 class LlmSettings(Section):

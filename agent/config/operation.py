@@ -64,3 +64,38 @@ class TelemetrySettings(Section):
     sample_ratio: float = Field(
         default=1.0, ge=0, le=1, description="The share of tasks that are traced."
     )
+
+
+class PruneSettings(Section):
+    """What the running agent removes, as `agent db prune` does. No task is removed by default."""
+
+    older_than_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_500,
+        description="Removes tasks that ended longer ago than this, with their firings, as in 90.0."
+        " 0: nothing is removed by itself.",
+    )
+    conversations_idle_days: float = Field(
+        default=0.0,
+        ge=0,
+        le=36_500,
+        description="Deletes what was said in conversations that got no message for this long, as in"
+        " 365.0. 0: they are kept until `agent conversations forget`.",
+    )
+    unused_artifacts: bool = Field(
+        default=True,
+        description="Removes large values in the database that nothing refers to, one day after they"
+        " were written. Values in a store outside it are removed with older_than_days.",
+    )
+    every_hours: float = Field(
+        default=24.0,
+        ge=0.01,
+        le=8760,
+        description="How often, beginning some minutes after the agent's start.",
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the daemon removes anything."""
+        return self.older_than_days > 0 or self.conversations_idle_days > 0 or self.unused_artifacts

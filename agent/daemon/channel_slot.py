@@ -61,7 +61,7 @@ class ChannelSlot:
 
         link_of = None
         if self._server_url is not None:
-            from agent.server.one_time_links import chat_links
+            from agent.server.access.one_time_links import chat_links
 
             link_of = chat_links(settings, self._server_url)
         return Channels(settings, self._database, link_of)

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from agent.config.settings import PruneSettings
+from agent.config.operation import PruneSettings
 from agent.core.clock import SECOND
 from agent.daemon.clock_jumps import ClockJumps
 from agent.store import free_space, pruning

@@ -12,8 +12,8 @@ from starlette.types import Scope as AsgiScope
 from agent.approvals import permission
 from agent.approvals.permission import Principal
 from agent.core.scopes import Scope
-from agent.server.grants import TokenGrant
-from agent.server.route_registry import GRANT
+from agent.server.access.grants import TokenGrant
+from agent.server.requests.route_registry import GRANT
 
 CHANNEL: Final = "mcp"
 """Where answers to questions come from, as their `who` names it."""

@@ -15,11 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 from agent.core.scopes import implied
 from agent.mcp import sdk
 from agent.mcp.api_calls import Api, in_process
+from agent.server.access.grants import TokenGrant
 from agent.server.context import Context
-from agent.server.grants import TokenGrant
-from agent.server.openapi import describe
 from agent.server.problems import Problem, problem_of, retry_later
-from agent.server.route_registry import GRANT
+from agent.server.requests.openapi import describe
+from agent.server.requests.route_registry import GRANT
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext

@@ -11,11 +11,11 @@ from fastapi import FastAPI
 from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
 from agent.server import application
-from agent.server.route_registry import mount
-from agent.server.sessions import Sessions
+from agent.server.access.sessions import Sessions
+from agent.server.access.tokens import Tokens
+from agent.server.requests.route_registry import mount
 from agent.server.startup import Startup
 from agent.server.task_submitter import TaskSubmitter
-from agent.server.tokens import Tokens
 from agent.store.db.database import Database, StoreError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Final
 
+from agent.core.ids import new_id
 from agent.queue.errors import HandlerEnd
 from agent.queue.lease import Lease, storable
 
@@ -91,11 +92,10 @@ class Work(_Facts):
         return self._lease.call("artifact", {"name": name, "value": value})
 
     def snapshot(self, value: Any, label: str | None = None) -> str:
-        """Append a context snapshot to the task, and return its id.
-
-        If the agent's answer is lost it is appended again.
-        """
-        answer = self._lease.call("snapshot", {"value": value, "label": label})
+        """Append a context snapshot to the task, once, and return its id."""
+        # Names this call: if its answer is lost, the repetition appends nothing.
+        named = {"value": value, "label": label, "client_token": new_id()}
+        answer = self._lease.call("snapshot", named)
         self._lease.known_snapshot = str(answer["snapshot"])
         self._lease.newer_snapshot = None
         return self._lease.known_snapshot

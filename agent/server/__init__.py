@@ -3,9 +3,11 @@
 `server_thread` runs it in a thread with its own event loop beside the worker, so that a large
 response or a burst of requests never delays a commit. `application` puts the parts together.
 
-A request passes `header_limits` (connections), `request_guard` (host, origin, token, size) and
-`route_registry` (scope, content type), and then its route in `routes`. Reads and commands run in the
-threads of `db_pool`; new tasks go through `task_submitter` to the worker, many in one commit.
+A request passes `connections.header_limits`, `requests.request_guard` (host, origin, token, size) and
+`requests.route_registry` (scope, content type), and then its route in `routes`, or its page in `pages`.
+Reads and commands run in the threads of `db_pool`; new tasks go through `task_submitter` to the worker,
+many in one commit. `access` knows tokens and sessions, `streams` tells what happens, `monitoring` has the
+metrics.
 
 Access is denied by default: without a token only health, signed webhooks and signed answers are
 served. A route without a scope cannot be registered. A 2xx response means that the change is

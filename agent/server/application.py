@@ -16,24 +16,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
+from agent.server.access.failed_auth_limiter import FailedAuthLimiter
+from agent.server.access.sessions import Sessions, cookie_name
+from agent.server.access.tokens import Tokens
+from agent.server.connections.header_limits import CONNECTION
 from agent.server.context import Context
 from agent.server.db_pool import DbPool
-from agent.server.event_counts import EventCounts
-from agent.server.event_stream import EventStream
-from agent.server.failed_auth_limiter import FailedAuthLimiter
-from agent.server.header_limits import CONNECTION
 from agent.server.idempotency import IdempotencyKeys
-from agent.server.live_feed import LiveFeed
-from agent.server.metrics import ServerMetrics
+from agent.server.monitoring.event_counts import EventCounts
+from agent.server.monitoring.metrics import ServerMetrics
+from agent.server.monitoring.readiness import Readiness
+from agent.server.pages.framework import rendering
 from agent.server.pages.framework.notices import Notices
 from agent.server.pages.framework.page_registry import sections_of
 from agent.server.pages.framework.renderings import Renderings
 from agent.server.pages.framework.sent_forms import SentForms
 from agent.server.pages.page_set import PAGES
 from agent.server.problems import problem_of
-from agent.server.readiness import Readiness
-from agent.server.request_guard import PageAccess, RequestGuard
-from agent.server.route_registry import RouteRegistry, mount
+from agent.server.requests.request_guard import PageAccess, RequestGuard
+from agent.server.requests.route_registry import RouteRegistry, mount
 from agent.server.routes import (
     approvals,
     artifacts,
@@ -59,10 +60,10 @@ from agent.server.routes import (
     workflows,
 )
 from agent.server.routes.settings import routes as settings_routes
-from agent.server.sessions import Sessions, cookie_name
 from agent.server.startup import Startup
+from agent.server.streams.event_stream import EventStream
+from agent.server.streams.live_feed import LiveFeed
 from agent.server.task_submitter import TaskSubmitter
-from agent.server.tokens import Tokens
 from agent.server.watcher_checks import WatcherChecks
 from agent.server.work_calls import WorkCalls
 from agent.server.workflow_files import WorkflowFiles
@@ -217,6 +218,9 @@ async def _refuse(request: Request, error: Any) -> Response:
         routes = [route for route in request.app.routes if route.path_regex.match(request.url.path)]
         methods = sorted(method for route in routes for method in route.methods)
         problem.headers = {"Allow": ", ".join(methods)}
+    is_page = request.url.path.split("/", 2)[1] in sections_of(PAGES)
+    if is_page and "text/html" in request.headers.get("accept", ""):
+        return rendering.refuse(request, problem)
     return problem.response()
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 from fastapi import Header
 
 from agent.core.ids import content_hash, request_hash
+from agent.server.access.grants import TokenGrant
 from agent.server.db_pool import DbPool
-from agent.server.grants import TokenGrant
 from agent.server.problems import Problem, retry_later
 from agent.store import idempotency_keys
 from agent.store.db.database import Database

@@ -12,10 +12,10 @@ import structlog
 from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
 from agent.core import file_descriptors
-from agent.server.bind import listen, url_of
-from agent.server.sessions import Sessions, cookie_name
+from agent.server.access.sessions import Sessions, cookie_name
+from agent.server.access.tokens import Tokens
+from agent.server.connections.bind import listen, url_of
 from agent.server.startup import Startup
-from agent.server.tokens import Tokens
 from agent.steps.attempt.services import Limits
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database, StoreError
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
+    from agent.server.connections.uvicorn_server import UvicornServer
     from agent.server.context import Context
-    from agent.server.uvicorn_server import UvicornServer
 
 log = structlog.get_logger(__name__)
 
@@ -155,8 +155,8 @@ class Server:
         import uvicorn
 
         from agent.server.application import build, build_context, build_routes, close
-        from agent.server.header_limits import HEAD_SECONDS, limited_to
-        from agent.server.uvicorn_server import UvicornServer
+        from agent.server.connections.header_limits import HEAD_SECONDS, limited_to
+        from agent.server.connections.uvicorn_server import UvicornServer
 
         if self._count_from is None:
             # If the database is down, counting begins with the first scrape.

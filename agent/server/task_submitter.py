@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.server.db_pool import DbPool
 from agent.server.problems import retry_later
 from agent.server.startup import Startup

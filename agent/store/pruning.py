@@ -6,7 +6,8 @@ from typing import Final
 
 from agent.core.ids import first_id_at
 from agent.store import firing_pruning, idempotency_keys, memory_rows
-from agent.store.artifacts import artifact_rows
+from agent.store.artifacts import artifact_rows, job_paths
+from agent.store.artifacts.blobs import stores_of
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType
 from agent.store.db.json_values import encode
@@ -173,9 +174,14 @@ def _remove_families(
         ]  # fmt: skip
         if not removable:
             return 0
-        return connection.execute(
+        jobs = job_paths.of_tasks(connection, removable)
+        removed = connection.execute(
             f"DELETE FROM tasks WHERE id IN {connection.sql.ids()}", ids=encode(removable, "ids")
         )
+    # After the commit: a task whose removal fails keeps the objects of its jobs.
+    if jobs:
+        job_paths.remove(stores_of(connection.database), jobs)
+    return removed
 
 
 def _families(connection: Connection, roots: list[str]) -> dict[str, list[tuple[str, int | None]]]:

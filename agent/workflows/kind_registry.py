@@ -4,7 +4,7 @@ Kinds are in a higher layer and register themselves on import, so that the compi
 configuration without importing the code that runs them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -22,8 +22,8 @@ class KindSpec:
     """What the compiler needs to know of a kind."""
 
     name: str
-    model: type[BaseModel]
-    """Checks the keys under the kind's name, once templates are rendered."""
+    load_model: Callable[[], type[BaseModel]]
+    """Imports and returns the model; a file is checked without the models of kinds that it does not use."""
     description: str = ""
     default_on_unknown: OnUnknown = "retry"
     short_key: str | None = None
@@ -36,6 +36,11 @@ class KindSpec:
     """How it is written, for the message about a kind without a mapping of keys."""
     retry: Mapping[str, float] = field(default_factory=dict)
     """The keys of `retry` whose defaults differ for this kind."""
+
+    @property
+    def model(self) -> type[BaseModel]:
+        """Checks the keys under the kind's name, once templates are rendered."""
+        return self.load_model()
 
 
 _specs: dict[str, KindSpec] = {}

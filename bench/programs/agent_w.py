@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.tasks.rules.creation import Submission
 from agent.workflows import loader
 from bench import definitions, load, process

@@ -14,7 +14,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.date import DateTrigger
 from sqlalchemy import create_engine, event
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from bench import process, usage
 from bench.programs.triggers import IN_FLIGHT, LEAD_SECONDS, Beside, Measure, lag_figures
 from bench.session import session

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from agent import bootstrap
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.store.db.database import Database
 from agent.tasks.worker.worker import Worker
 from bench import process, usage

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from agent.config.settings import EngineSettings, ServerSettings, Settings
+from agent.config.execution import EngineSettings
+from agent.config.settings import ServerSettings, Settings
 from agent.server.server_thread import Server
 from agent.tasks.rules.creation import Submission
 from bench import copies, definitions, load, process, usage, viewers

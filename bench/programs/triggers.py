@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from agent.config.execution import EngineSettings
 from agent.config.models import BudgetSettings
-from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, to_iso
 from agent.daemon.job_scheduler import JobScheduler
 from agent.store.engine import workflow_versions

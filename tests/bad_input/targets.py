@@ -25,11 +25,12 @@ from agent.models.anthropic import AnthropicConnector
 from agent.models.errors import ModelError
 from agent.models.openai import OpenAIConnector
 from agent.models.registry import model_of
-from agent.server import application, webhook_signatures
+from agent.server import application
+from agent.server.access import webhook_signatures
+from agent.server.access.webhook_signatures import SignatureError
 from agent.server.problems import Problem, problem_of
-from agent.server.request_args import RequestArgs
+from agent.server.requests.request_args import RequestArgs
 from agent.server.schemas.base import RequestDocument, models_by_name
-from agent.server.webhook_signatures import SignatureError
 from agent.steps.kinds.llm.model_output import InvalidOutput, read_answer
 from agent.store.db.json_values import encode
 from agent.workflows.compile.compiler import compile_text

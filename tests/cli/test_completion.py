@@ -1,7 +1,13 @@
 """Completion: what can follow, from the commands themselves and from the agent."""
 
+import os
+import select
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,6 +65,15 @@ def test_values_come_from_the_agent(agent: Cli) -> None:
     assert dict(candidates(["run", "h"]))["hello"] == "A greeting."
     assert _words("config", "set", "engine.sl") == ["engine.slots"]
     assert "engine.slots" in _words("config", "engine.")
+
+
+def test_the_value_of_an_option_may_follow_an_equals_sign(agent: Cli) -> None:
+    """As one word, which zsh and fish replace as a whole; bash makes three words of it."""
+    assert _words("tasks", "--status=f") == ["--status=failed"]
+    assert _words("tasks", "--workflow=") == ["--workflow=hello"]
+    assert _words("tasks", "--status", "=", "f") == ["failed"]
+    assert "failed" in _words("tasks", "--status", "=")
+    assert _words("tasks", "--status", "=", "failed", "--workflow", "=", "h") == ["hello"]
 
 
 def test_commands_that_take_a_task() -> None:
@@ -122,3 +137,96 @@ complete_line agent run he
         check=True,
     )
     assert done.stdout.splitlines() == ["approvals approve", "hello hello.txt"]
+
+
+@pytest.fixture
+def on_path(agent: Cli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment in which a shell finds the program `agent`, and no settings of a user."""
+    programs = tmp_path_factory.mktemp("programs")
+    program = programs / "agent"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m agent.cli "$@"\n')
+    program.chmod(0o755)
+    home = {"HOME": str(programs), "XDG_CONFIG_HOME": str(programs), "ZDOTDIR": str(programs)}
+    path = f"{programs}:{agent.environment['PATH']}"
+    return agent.environment | home | {"PYTHONPATH": str(ROOT), "PATH": path, "TERM": "dumb"}
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(agent: Cli, on_path: dict[str, str]) -> None:
+    """The script works in a real fish: commands, tasks, steps, workflows, values and files."""
+    (agent.directory / "hello.txt").write_text("")
+    task = agent("run", "hello", "--json").json["id"][-8:]
+    lines = {
+        "agent appro": ["approvals", "approve"],
+        f"agent show {task[:4]}": [task],
+        f"agent show {task} ": ["greet"],
+        "agent run he": ["hello", "hello.txt"],
+        "agent tasks --workflow=": ["--workflow=hello"],
+    }
+    script = SCRIPTS["fish"] + "".join(f"complete -C '{line}'; echo end\n" for line in lines)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        cwd=agent.directory,
+        env=on_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers = [part.splitlines() for part in done.stdout.split("end\n")[:-1]]
+    assert [[line.split("\t")[0] for line in answer] for answer in answers] == list(lines.values())
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(agent: Cli, on_path: dict[str, str]) -> None:
+    """The script works in a real zsh at a terminal: Tab completes what is unique."""
+    (agent.directory / "notes.txt").write_text("")
+    task = agent("run", "hello", "--json").json["id"][-8:]
+    lines = {
+        "agent sho": "agent show ",
+        f"agent show {task[:4]}": f"agent show {task} ",
+        f"agent show {task} gr": f"agent show {task} greet ",
+        "agent run hel": "agent run hello ",
+        "agent run not": "agent run notes.txt ",
+        "agent tasks --workflow=he": "agent tasks --workflow=hello ",
+    }
+    written = agent.directory / "lines"
+    start = f"""
+autoload -U compinit && compinit -D -u
+{SCRIPTS["zsh"]}
+write_line() {{ print -r -- "$BUFFER" >> {written}; BUFFER=""; }}
+zle -N write_line && bindkey '^X' write_line && bindkey '^I' complete-word
+: > {written}
+"""
+    (Path(on_path["ZDOTDIR"]) / ".zshrc").write_text(start)
+    master, slave = os.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-i"], cwd=agent.directory, env=on_path, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    try:
+        _drain_until(master, written.exists)
+        for number, line in enumerate(lines, start=1):
+            os.write(master, f"{line}\t\x18".encode())
+            _drain_until(master, partial(_has_lines, written, number))
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+    assert _lines(written) == list(lines.values())
+
+
+def _has_lines(path: Path, count: int) -> bool:
+    return len(_lines(path)) >= count
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def _drain_until(terminal: int, is_done: Callable[[], bool]) -> None:
+    """Read what a terminal shows until something has happened, at most 30 seconds."""
+    deadline = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < deadline
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 65_536)

@@ -107,7 +107,6 @@ def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
     count, packages = loaded(cli, "validate", "flow.yaml")
     needed = {
         "pydantic",
-        "jinja2",
         "ruamel",
         "jsonschema_rs",
         "asyncio",

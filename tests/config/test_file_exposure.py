@@ -14,8 +14,8 @@ from agent.config.file_exposure import ExposedError, close_to_others
 from agent.config.loader import load
 from agent.config.settings import Settings
 from agent.core.file_trust import Trust, _has_only, trust_in, weaknesses
-from agent.server.grants import TokenError
-from agent.server.tokens import Tokens
+from agent.server.access.grants import TokenError
+from agent.server.access.tokens import Tokens
 
 STRANGER = 54321
 """A user and a group that no machine has."""
@@ -276,7 +276,7 @@ def test_tokens_that_another_user_put_there(tmp_path: Path) -> None:
 
 def test_a_token_file_whose_mode_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A running agent notices that others can write a file, and that they no longer can."""
-    monkeypatch.setattr("agent.server.grants.CACHE_SECONDS", 0.0)
+    monkeypatch.setattr("agent.server.access.grants.CACHE_SECONDS", 0.0)
     tokens = Tokens(tmp_path)
     text = tokens.create("phone", ["admin"], None)
     for mode, is_accepted in ((0o600, True), (0o602, False), (0o600, True)):

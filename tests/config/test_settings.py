@@ -8,6 +8,7 @@ import pytest
 
 from agent.config import settings as config
 from agent.config.default_file import default_text
+from agent.config.execution import EngineSettings
 from agent.config.loader import ConfigError, load
 from agent.config.settings import sections
 
@@ -119,7 +120,7 @@ def test_a_missing_default_file_means_defaults(
     """Without any configuration the defaults hold, from the current directory."""
     monkeypatch.chdir(tmp_path)
     settings = load(None, {})
-    assert settings.engine == config.EngineSettings()
+    assert settings.engine == EngineSettings()
     assert settings.home == tmp_path / "data"
 
 

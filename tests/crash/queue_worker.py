@@ -16,6 +16,8 @@ from pathlib import Path
 from agent.queue import Work, Worker, handler
 
 QUEUE = "errands"
+HANDLER_SECONDS = 0.2
+"""How long a handler takes at most, beside its effect: a kill needs time to hit it."""
 
 
 def main(server: str, world: str, diary: str) -> None:
@@ -31,7 +33,7 @@ def main(server: str, world: str, diary: str) -> None:
     @handler(QUEUE)
     def errand(work: Work) -> dict[str, str]:
         note("begin", work)
-        time.sleep(chance.uniform(0, 0.05))
+        time.sleep(chance.uniform(0, HANDLER_SECONDS / 2))
         request = urllib.request.Request(
             world + work.input["path"],
             method="POST",
@@ -39,6 +41,7 @@ def main(server: str, world: str, diary: str) -> None:
         )
         with urllib.request.urlopen(request, timeout=60):
             pass
+        time.sleep(chance.uniform(0, HANDLER_SECONDS / 2))
         note("end", work)
         return {"done": work.input["path"]}
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from agent import recovery
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.core import waits
 from agent.core.ids import new_id
 from agent.core.waits import UnknownCall

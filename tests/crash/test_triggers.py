@@ -55,6 +55,8 @@ def test_a_daemon_with_triggers_killed_again_and_again(sqlite_url: str, tmp_path
             time.sleep(chance.uniform(0, 0.3))
             assert those.end(daemon, signal.SIGKILL) == -signal.SIGKILL
         daemon = those.start("up")
+        # SIGTERM ends a process that has not begun to run tasks, as it ends any other.
+        those.wait_until_alive(daemon)
         eventually(lambda: _fates_of_items(those) == KILLS, those.describe)
         assert those.end(daemon, signal.SIGTERM) == 0
         with those.database.connect("reader") as reader:

@@ -30,6 +30,19 @@ _MIGRATING = threading.Lock()
 """Alembic runs one migration of a process at a time."""
 ROUND = 50
 CHECK_EVERY = 10
+CROWD = 12
+"""Open tasks at a time: those that wait for a lease to expire must not leave the workers idle."""
+TITLES = {
+    "workers": "workers killed",
+    "workers in a handler": "… while their handler ran",
+    "workers with a lease": "… while they held a lease",
+    "agents": "agents killed",
+    "agents while handlers ran": "… while handlers ran",
+    "tasks": "tasks",
+    "effects": "effects",
+    "runs": "runs of handlers",
+    "asked": "unknown effects put to a person",
+}
 
 
 def campaign(
@@ -44,7 +57,7 @@ def campaign(
             share = min(kills, ROUND)
             directory = Path(tempfile.mkdtemp(prefix="agent-leases-"))
             with round_of(
-                directory, make_url(directory), f"{seed} {kills}", fork_server
+                directory, make_url(directory), f"{seed} {kills}", fork_server, crowd=CROWD
             ) as current:
                 for number in range(share):
                     current.strike()
@@ -107,22 +120,10 @@ def main() -> int:
             "PostgreSQL": pool.submit(_on_postgres, chosen.postgres, chosen.seed),
         }
         results = {name: work.result() for name, work in running.items()}
-    names = ("workers", "agents", "tasks", "effects", "runs", "asked")
-    titles = (
-        "workers killed",
-        "agents killed",
-        "tasks",
-        "effects",
-        "runs of handlers",
-        "unknown effects put to a person",
-    )
     print("| | " + " | ".join(results) + " |\n|---|" + "---:|" * len(results))
-    for name, title in zip(names, titles, strict=True):
-        print(
-            f"| {title} | "
-            + " | ".join(f"{counts[name]:,}" for counts, _ in results.values())
-            + " |"
-        )
+    for name, title in TITLES.items():
+        row = " | ".join(f"{counts[name]:,}" for counts, _ in results.values())
+        print(f"| {title} | {row} |")
     wrongs = [wrong for _, found in results.values() for wrong in found]
     print(f"{len(wrongs)} violations in {(time.monotonic() - started) / 60:.1f} minutes")
     for wrong in wrongs:

@@ -19,14 +19,19 @@ from pathlib import Path
 
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
+from tests.crash.diary import Diary, overlaps
 from tests.crash.errands import misdeeds, paths
 from tests.crash.processes import ROOT, Agents, agents, eventually
-from tests.crash.queue_worker import QUEUE
+from tests.crash.queue_worker import HANDLER_SECONDS, QUEUE
 from tests.support.fork_server import ForkedProcess, ForkServer
 
 WORKERS = 8
 LEASE_SECONDS = 3
 PAUSE_SECONDS = 0.015
+AIMED = 0.8
+"""The part of kills that wait until a handler runs; the others hit any moment."""
+MOMENT_SECONDS = 10.0
+"""How long such a kill waits: after a kill of the agent nothing runs for seconds."""
 _SETTINGS = {
     "AGENT_ENGINE__LEASE_SECONDS": "3",
     "AGENT_STEPS__SEND_WINDOW_SECONDS": "1",
@@ -75,8 +80,7 @@ class Round:
         self._crowd = crowd
         self._server = f"http://127.0.0.1:{port}"
         self._chance = random.Random(seed)
-        self._diary = those.directory / "diary"
-        self._diary.touch()
+        self._diary = Diary(those.directory / "diary")
         self._killed_at: dict[int, float] = {}
         self._task_ids: list[str] = []
         self._errand = errand()
@@ -85,29 +89,49 @@ class Round:
         self._workers = [self._start_worker() for _ in range(WORKERS)]
 
     def strike(self) -> None:
-        """Kill one process at a random moment, and start another in its place."""
+        """Kill one process at a random moment, in most cases while handlers run, and start another."""
         self._keep_busy()
-        self._wait_for_moment()
+        is_aimed = self._chance.random() < AIMED
+        if is_aimed:
+            self._wait_for_handlers()
+        else:
+            time.sleep(self._chance.uniform(0, 0.3))
+        counts = self.kills.counts
         if self._chance.random() < 0.3:
             self._those.end(self._daemon, signal.SIGKILL)
-            self.kills.counts["agents"] += 1
+            counts["agents"] += 1
+            # Handlers go on without their agent: those that run now had begun before it died.
+            counts["agents while handlers ran"] += bool(self._busy())
             self._daemon = self._start_daemon()
         else:
-            number = self._victim()
-            self._kill(self._workers[number])
-            self.kills.counts["workers"] += 1
-            self._workers[number] = self._start_worker()
+            self._kill_worker(is_aimed=is_aimed)
 
-    def _victim(self) -> int:
-        """Return the number of a worker: one whose handler runs, in most cases."""
-        running: set[int] = set()
-        for line in self._diary.read_text(encoding="utf-8").splitlines():
-            what, _, process_id, _ = line.split()
-            (running.add if what == "begin" else running.discard)(int(process_id))
-        busy = [number for number, each in enumerate(self._workers) if each.pid in running]
-        if busy and self._chance.random() < 0.8:
-            return self._chance.choice(busy)
-        return self._chance.randrange(WORKERS)
+    def _kill_worker(self, *, is_aimed: bool) -> None:
+        """Kill a worker; count whether its handler ran, and whether it held a lease."""
+        busy = self._busy() if is_aimed else []
+        number = self._chance.choice(busy or range(WORKERS))
+        worker, counts = self._workers[number], self.kills.counts
+        self._kill(worker)
+        counts["workers"] += 1
+        counts["workers in a handler"] += worker.pid in self._diary.running()
+        ((leases,),) = self._those.rows(
+            "SELECT count(*) FROM work WHERE leased_by = :name",
+            name=f"{socket.gethostname()}:{worker.pid}",
+        )
+        counts["workers with a lease"] += leases > 0
+        self._workers[number] = self._start_worker()
+
+    def _wait_for_handlers(self) -> None:
+        """Wait until a handler runs, and then for a random part of its time."""
+        give_up = time.monotonic() + MOMENT_SECONDS
+        while not self._busy() and time.monotonic() < give_up:
+            time.sleep(0.002)
+        time.sleep(self._chance.uniform(0, HANDLER_SECONDS / 2))
+
+    def _busy(self) -> list[int]:
+        """Return the numbers of workers whose handlers run."""
+        running = self._diary.running()
+        return [number for number, each in enumerate(self._workers) if each.pid in running]
 
     def check(self) -> None:
         """Run the checker on the database as it is now."""
@@ -143,50 +167,19 @@ class Round:
         ]
         effects = those.world.effects()
         wrongs += misdeeds(effects, paths(self._task_ids, ONCE), paths(self._task_ids, KEYED))
-        runs, twice = self._runs()
-        wrongs += twice
+        runs = self._diary.runs(self._killed_at)
+        wrongs += overlaps(runs)
         self.check()
         ((unknown,),) = those.rows("SELECT count(*) FROM approvals WHERE kind = 'unknown'")
         self.kills.counts.update(
-            tasks=len(statuses), effects=len(effects), runs=runs, asked=unknown
+            tasks=len(statuses), effects=len(effects), runs=len(runs), asked=unknown
         )
-
-    def _runs(self) -> tuple[int, list[str]]:
-        """Return how many runs of handlers there were, and those that overlap another of the same step."""
-        begun: dict[str, list[tuple[float, int]]] = {}
-        ended: dict[tuple[str, int], list[float]] = {}
-        for line in self._diary.read_text(encoding="utf-8").splitlines():
-            what, work, process_id, at = line.split()
-            if what == "begin":
-                begun.setdefault(work, []).append((float(at), int(process_id)))
-            else:
-                ended.setdefault((work, int(process_id)), []).append(float(at))
-        found: list[str] = []
-        for work, runs in begun.items():
-            for (start, pid), (following, other) in zip(
-                sorted(runs), sorted(runs)[1:], strict=False
-            ):
-                ends = [at for at in ended.get((work, pid), []) if at >= start]
-                end = min([*ends, self._killed_at.get(pid, float("inf"))])
-                if following < end:
-                    found.append(f"{work} was run by {pid} and {other} at the same time")
-        return sum(map(len, begun.values())), found
 
     def _keep_busy(self) -> None:
         self._those.are_ended([])
         ((count,),) = self._those.rows("SELECT count(*) FROM tasks WHERE ended_at IS NULL")
         for _ in range(self._crowd - count):
             self._task_ids.append(self._those.submit(self._errand))
-
-    def _wait_for_moment(self) -> None:
-        """Wait for an effect, in half of all cases, or for any moment."""
-        if self._chance.random() < 0.5:
-            record = self._those.world.record
-            size, give_up = record.stat().st_size, time.monotonic() + 3
-            while record.stat().st_size == size and time.monotonic() < give_up:
-                time.sleep(0.001)
-        else:
-            time.sleep(self._chance.uniform(0, 0.3))
 
     def _start_daemon(self) -> ForkedProcess:
         return self._those.start("up")
@@ -197,7 +190,7 @@ class Round:
             return subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.crash.queue_worker"),
-                    *(self._server, self._those.world.url, self._diary),
+                    *(self._server, self._those.world.url, self._diary.path),
                 ],
                 cwd=ROOT,
                 env={**os.environ, "AGENT_TOKEN": token},

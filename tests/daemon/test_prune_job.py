@@ -14,7 +14,8 @@ import structlog
 import structlog.testing
 
 from agent import bootstrap
-from agent.config.settings import PruneSettings, ServerSettings, Settings
+from agent.config.operation import PruneSettings
+from agent.config.settings import ServerSettings, Settings
 from agent.core import audit, file_descriptors
 from agent.core.clock import SECOND, Clock
 from agent.daemon import daemon, prune_job, upkeep_jobs

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from agent.config import discovery, loader
+from agent.daemon.instance_file import InstanceFile
 from agent.mcp.tool_catalog import CATALOG, START, WAIT
+from tests.support.cli import Cli
 from tests.support.mcp_client import McpClient, over_stdio
 from tests.support.server import Running
 
@@ -147,7 +150,8 @@ class Story:
         self.call("save_checkpoint", value={"page": 2}, **lease)
         self.call("write_log", text="half done\n", **lease)
         assert self.call("add_artifact", name="notes", value=[1, 2], **lease)["hash"]
-        self.call("add_snapshot", value={"plan": 1}, label="plan", **lease)
+        new = {"value": {"plan": 1}, "label": "plan", "client_token": "t", **lease}
+        assert self.call("add_snapshot", **new) == self.call("add_snapshot", **new)
         assert self.call("list_queues")["queues"]
         asked = self.call("ask_person", question="Which one?", choices=["a", "b"], **lease)
         assert "stop this work" in self.refused("heartbeat", **lease)
@@ -169,7 +173,9 @@ class Story:
 
     def dead_letters(self) -> None:
         task_id = self.run("worked", 0)["id"]
-        appended = self.call("append_snapshot", task_id=task_id, value={"mine": 1}, label="note")
+        new = {"task_id": task_id, "value": {"mine": 1}, "label": "note", "client_token": "t"}
+        appended = self.call("append_snapshot", **new)
+        assert self.call("append_snapshot", **new) == appended
         assert self.call("get_latest_snapshot", task_id=task_id)["id"] == appended["id"]
         lease = {"lease_id": self.claim(start=True)["lease_id"]}
         self.call("fail_work", message="it cannot be done", retryable=False, **lease)
@@ -235,6 +241,23 @@ def test_tools_work_on_a_database_of_this_machine(running: Running) -> None:
         assert "no agent is running" in open_task["message"]
         assert "claim_work" not in client.tools()
         assert "'work:QUEUE'" in client.refused("claim_work")
+
+
+def test_work_is_claimed_from_the_agent_that_runs_here(running: Running) -> None:
+    """With a scope of a queue the tools are those of the running agent; without one it is an error."""
+    queue = ["mcp", "--scope", "work:review"]
+    cli = Cli(running.settings.base)
+    refused = cli(*queue, code=5)
+    assert "no agent runs here" in refused.err and "--server" in refused.err
+    configuration = loader.read(discovery.find(None, {}), {})
+    instance = InstanceFile(running.home, configuration, "2026-01-05T08:00:00Z")
+    instance.write(running.server.url)
+    try:
+        with McpClient(over_stdio(running.settings.base, *queue)) as client:
+            assert client.call("claim_work", queues=["review"], worker="local") == {"work": []}
+            assert "get_task" not in client.tools()
+    finally:
+        instance.remove()
 
 
 def test_every_tool_is_described(owner: McpClient) -> None:

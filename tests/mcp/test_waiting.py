@@ -11,7 +11,7 @@ from agent.store.db.database import Database
 from agent.tasks.read_models import task_results
 from tests.mcp.conftest import OFFERED, add_workflows
 from tests.support.mcp_client import McpClient, over_http
-from tests.support.server import Running
+from tests.support.server import Running, wait_for
 
 TWICE = """\
 name: twice
@@ -182,4 +182,5 @@ def test_tools_work_on_postgresql(postgres_database: Database, tmp_path: Any) ->
             gated = client.call("start_workflow", name="gated", wait_seconds=30)
             client.call("approve", approval_id=gated["needs"][0]["approval"])
             assert client.call("wait_for_task", task_id=gated["id"])["status"] == "succeeded"
-            assert client.call("list_events", task=gated["id"])["events"]
+            # A transaction of another test on the same server may hold the log back.
+            wait_for(lambda: client.call("list_events", task=gated["id"])["events"])

@@ -539,7 +539,7 @@ MUTANTS: Final = (
     Mutant(
         "HTTP trailers count as headers",
         "a request can bring its credentials after it was accepted",
-        "agent/server/header_limits.py",
+        "agent/server/connections/header_limits.py",
         "        if self._is_in_head:\n            super().on_header(name, value)",
         "        super().on_header(name, value)",
     ),
@@ -567,7 +567,7 @@ MUTANTS: Final = (
     Mutant(
         "a token file that others can write is trusted",
         "other users give themselves access by writing to the file of tokens",
-        "agent/server/grants.py",
+        "agent/server/access/grants.py",
         "if not is_ours or can_be_written_by_others(status, self._trust):",
         "if not is_ours:",
     ),
@@ -1377,5 +1377,40 @@ MUTANTS: Final = (
         "agent/tasks/rules/work_leases.py",
         '    record_intent(locked, step, row)\n    locked.emit("step.started"',
         '    locked.emit("step.started"',
+    ),
+    Mutant(
+        "the next work of a refused result is dropped",
+        "work that a result's claim got stays leased until it expires, since its worker never hears of it",
+        "agent/queue/worker.py",
+        "        work = self._claims.repeat(claim, self._stop) if found is None else found\n",
+        "        work = found or []\n",
+    ),
+    Mutant(
+        "a step in another process is blamed for a crash",
+        "a worker drains itself for a step that cannot have ended it",
+        "agent/tasks/rescue/rescue_steps.py",
+        "must_isolate = cause.has_crashed and not definition.runs_elsewhere",
+        "must_isolate = cause.has_crashed",
+    ),
+    Mutant(
+        "a repeated snapshot is appended again",
+        "a worker that lost an answer leaves the same value in the task's context twice",
+        "agent/tasks/rules/snapshots.py",
+        "    token = new.client_token\n    if token is None:\n",
+        "    token = new.client_token\n    if token is not None or token is None:\n",
+    ),
+    Mutant(
+        "the next work begins after its lease",
+        "a worker begins what a late answer gave it, although another one may have it by now",
+        "agent/queue/worker.py",
+        "if following is not None and self._clock.monotonic() - sent_at >= following.seconds:",
+        "if following is not None and following.seconds < 0:",
+    ),
+    Mutant(
+        "a claim in a result that failed says that there is no work",
+        "a worker takes an error of its next claim for an empty queue, and what it got is lost",
+        "agent/server/routes/work.py",
+        "    except Exception:\n        return None\n",
+        "    except Exception:\n        return []\n",
     ),
 )

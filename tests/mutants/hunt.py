@@ -31,6 +31,9 @@ ROOT = Path(__file__).parent.parent.parent
 COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml", "README.md")
 SUBSET = (
     "tests/tasks/rules/test_state.py",
+    "tests/tasks/rules/test_work.py",
+    "tests/queue/test_worker.py",
+    "tests/server/routes/test_work.py",
     "tests/tasks/rules/test_firing.py",
     "tests/tasks/worker/test_firings.py",
     "tests/triggers/test_schedule_plan.py",
@@ -90,7 +93,7 @@ SUBSET = (
     "tests/store/db/test_pooler.py",
     "tests/tasks/read_models/test_event_tail.py",
     "tests/tasks/worker/test_file_descriptors.py",
-    "tests/server/test_header_limits.py",
+    "tests/server/connections/test_header_limits.py",
     "tests/server/test_idempotency.py",
     "tests/channels/messages/test_writers.py",
     "tests/crash/test_commits.py",

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.clock import Clock
 from agent.queue import AsyncWork, QueueError, Work, Worker, handler
 from tests.support.cli import ROOT
 from tests.support.lossy_proxy import LossyProxy
@@ -30,7 +31,7 @@ def proxy(running: Running) -> Iterator[LossyProxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("verb", ["claim", "running", "checkpoint", "complete"])
+@pytest.mark.parametrize("verb", ["claim", "running", "checkpoint", "snapshot", "complete"])
 def test_a_lost_answer_is_asked_for_again(bench: QueueBench, proxy: LossyProxy, verb: str) -> None:
     """The agent acted and its answer was lost: the same lease is used, and the handler runs once."""
     runs = []
@@ -39,6 +40,7 @@ def test_a_lost_answer_is_asked_for_again(bench: QueueBench, proxy: LossyProxy, 
     def answer(work: Work) -> str:
         runs.append(work.attempt)
         work.checkpoint(1)
+        work.snapshot({"seen": 1})
         return "done"
 
     task_id = bench.start(f"lossy-{verb}")
@@ -47,6 +49,8 @@ def test_a_lost_answer_is_asked_for_again(bench: QueueBench, proxy: LossyProxy, 
     assert bench.ended(task_id)["output"] == "done"
     assert runs == [1]
     assert proxy.lost == [verb, verb]
+    found = bench.client.get(f"/api/v1/tasks/{task_id}/snapshots").json()["snapshots"]
+    assert [each["value"] for each in found] == [{"seen": 1}]
 
 
 def test_the_result_carries_the_next_claim(bench: QueueBench, proxy: LossyProxy) -> None:
@@ -81,6 +85,29 @@ def test_a_refused_result_does_not_lose_the_next_work(bench: QueueBench) -> None
     assert bench.ended(second)["output"] == "done"
     assert bench.step(second)["attempt"] == 1
     bench.ended(first, "canceled")
+
+
+def test_next_work_whose_answer_took_a_lease_is_asked_for_before_it_begins(
+    bench: QueueBench, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of the next work may have expired on the way: the worker sends `running` first."""
+
+    class Jumping(Clock):
+        def monotonic(self) -> float:
+            return super().monotonic() + 1000.0 * len(proxy.lost)
+
+    monkeypatch.setattr("agent.queue.worker.Clock", Jumping)
+
+    @handler("overtaken")
+    def answer(work: Work) -> Any:
+        return work.input["value"]
+
+    task_ids = [bench.start("overtaken", number) for number in range(3)]
+    proxy.lose("complete")
+    bench.work(answer, limit=3, server=proxy.url)
+    assert [bench.ended(task_id)["output"] for task_id in task_ids] == [0, 1, 2]
+    # Of the first work, which a claim got, and of the second one.
+    assert proxy.count("running") == 2
 
 
 def test_a_cancelled_step_ends_its_handler(bench: QueueBench) -> None:

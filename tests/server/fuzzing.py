@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from agent.server import failed_auth_limiter
+from agent.server.access import failed_auth_limiter
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.support.recorded_triggers import record_workflow

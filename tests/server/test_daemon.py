@@ -1,7 +1,6 @@
 """The server inside `agent up`: start, address, responses, stop."""
 
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -13,21 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.cli import PATIENCE_SECONDS, Cli, Process
+from tests.support.cli import PATIENCE_SECONDS, Cli, api_address
 
 pytestmark = pytest.mark.process
 
 FLOW = "name: flow\nsteps: {one: {wait: {signal: go}}}\n"
-
-
-def _address(process: Process) -> str:
-    """Read the daemon's output until it prints the API's address."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        match = re.search(r"http://127\.0\.0\.1:\d+", line)
-        if match:
-            return match[0]
-    raise AssertionError("the daemon did not say where its API is")
 
 
 def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None:
@@ -37,7 +26,7 @@ def test_up_serves_the_api_and_stops_with_an_open_stream(tmp_path: Path) -> None
     with cli.daemon() as process:
         token = (tmp_path / "data" / "token").read_text().strip()
         with httpx.Client(
-            base_url=_address(process),
+            base_url=api_address(process),
             headers={"Authorization": f"Bearer {token}"},
             timeout=PATIENCE_SECONDS,
             trust_env=False,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.server import failed_auth_limiter
+from agent.server.access import failed_auth_limiter
 from agent.store.db.database import Database
 from tests.server.fuzzing import fuzz
 from tests.support.server import Running

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from agent.config.settings import ServerSettings
-from agent.server.bind import UnsafeBindError, check_bind, is_loopback, listen
+from agent.server.connections.bind import UnsafeBindError, check_bind, is_loopback, listen
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.sqlite import SqliteConnection

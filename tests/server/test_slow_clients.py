@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.server import header_limits, request_guard
+from agent.server.connections import header_limits
+from agent.server.requests import request_guard
 from agent.store.db.database import Database
 from tests.support.sample_workflows import QUICK
 from tests.support.server import Running, read_until_closed

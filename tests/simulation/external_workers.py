@@ -84,15 +84,20 @@ class ExternalWorld:
         plan = iter(drawn["plan"])
         if drawn.get("is_last"):
             await asyncio.sleep(HORIZON_SECONDS)
+        queues = frozenset(drawn["queues"])
+        following: Lease | None = None
         while True:
             word = "ok" if self._machine.is_calm else next(plan, "ok")
-            lease = await self._claim(name, frozenset(drawn["queues"]), word)
+            lease = following or await self._claim(name, queues, word)
+            following = None
             if lease is None:
                 await asyncio.sleep(0.5)
                 continue
             self._machine.tell(name, f"{word}: {lease.lease_id}")
             self._machine.result.happened[f"external: {word}"] += 1
-            await self._do(name, lease, word)
+            is_begun = await self._do(lease, word)
+            if is_begun and word.startswith("next"):
+                following = await self._complete_and_claim(name, queues, lease, word)
 
     async def _claim(self, name: str, queues: frozenset[str], word: str) -> Lease | None:
         machine = self._machine
@@ -114,33 +119,46 @@ class ExternalWorld:
             return None
         return self._hold(result.leased[0], asked)
 
-    def _hold(self, work: LeasedWork, asked: float) -> Lease:
-        """Record a lease; no other worker may have one of the same step at this moment."""
-        row, now = work.row, self._machine.loop.time()
+    def _hold(self, work: LeasedWork, asked: float, *, has_begun: bool = False) -> Lease:
+        """Return a lease that was given out."""
+        row = work.row
         assert row.lease_id is not None
-        other = self._held.get(row.step_id)
-        if other is not None and other.lasts(now) and other.lease_id != row.lease_id:
-            text = f"{row.lease_id} was given out while {other.lease_id} lasts"
-            self._machine.result.problems.append(text)
         lease = Lease(row.lease_id, work, asked + row.lease_us / 1e6)
-        self._held[row.step_id] = lease
+        if has_begun and row.timeout_us is not None:
+            lease.run_until = asked + row.timeout_us / 1e6
+        self._rely_on(lease)
         return lease
 
-    async def _do(self, name: str, lease: Lease, word: str) -> None:
-        if word == "vanish":
+    def _rely_on(self, lease: Lease) -> None:
+        """Check that no other worker may rely on a lease of the same step at this moment.
+
+        An answer that comes after the lease says nothing: the worker asks before it begins.
+        """
+        now, step_id = self._machine.loop.time(), lease.work.row.step_id
+        if not lease.lasts(now):
             return
+        other = self._held.get(step_id)
+        if other is not None and other.lasts(now) and other.lease_id != lease.lease_id:
+            text = f"{lease.lease_id} was given out while {other.lease_id} lasts"
+            self._machine.result.problems.append(text)
+        self._held[step_id] = lease
+
+    async def _do(self, lease: Lease, word: str) -> bool:
+        """Do what the word says; return whether the work has begun under a lease that counts."""
+        if word == "vanish":
+            return False
         if word == "release":
             await self._call(lease, "release", message="no time")
-            return
+            return False
         began = await self._call(lease, "running")
         if began is None or began.lost is not None or not lease.lasts(self._machine.loop.time()):
             # A worker whose lease may be over begins nothing.
-            return
+            return False
         if began.directive == "continue" and word not in ("fail", "final", "give back", "ask"):
             await self._act(lease)
         match word:
-            case "begin and vanish":
-                return
+            case "begin and vanish" | "next" | "next lost" | "next and vanish":
+                pass
             case "fail":
                 await self._call(lease, "fail", message="it does not work")
             case "final":
@@ -151,6 +169,54 @@ class ExternalWorld:
                 await self._call(lease, "ask", message="how?", checkpoint='{"asked": true}')
             case _:
                 await self._finish(lease, word)
+        return True
+
+    async def _complete_and_claim(
+        self, name: str, queues: frozenset[str], lease: Lease, word: str
+    ) -> Lease | None:
+        """Send a result that carries the next claim, until an answer arrives; return the next lease.
+
+        The claim begins the work at once. A worker that vanishes now has begun what it never heard of.
+        """
+        machine = self._machine
+        address = parse_lease(lease.lease_id)
+        assert address is not None
+        asked = machine.loop.time()
+        token = f"{name} next {asked}"
+        lease.is_over = True
+        first: tuple[LeaseResult, ClaimResult] | None = None
+        for _ in range(TRIES):
+            call = LeaseCall(
+                lease.lease_id, address, "complete", lambda _: True, text='"done"', output="done"
+            )
+            claim = WorkClaim(queues, name, client_token=token, must_start=True)
+            found = await self._send(lambda daemon: self._both(daemon, call, claim))  # noqa: B023
+            if word == "next and vanish":
+                return None
+            if found is None:
+                await asyncio.sleep(0.5)
+            elif word == "next lost" and first is None:
+                first = found
+            else:
+                machine.result.problems += _changed_answers(first, found)
+                leased = found[1].leased
+                return self._hold(leased[0], asked, has_begun=True) if leased else None
+        return None
+
+    async def _both(
+        self, daemon: ExternalWorkers, call: LeaseCall, claim: WorkClaim
+    ) -> tuple[LeaseResult, ClaimResult]:
+        """Let one daemon apply a result and a claim: in one commit, or in two in either order."""
+        order = self._machine.loop.chance.choice(["together", "result first", "claim first"])
+        if order == "together":
+            ended, claimed = await asyncio.gather(daemon.call(call), daemon.claim(claim, 0.0))
+        elif order == "result first":
+            ended = await daemon.call(call)
+            claimed = await daemon.claim(claim, 0.0)
+        else:
+            claimed = await daemon.claim(claim, 0.0)
+            ended = await daemon.call(call)
+        return ended, claimed
 
     async def _act(self, lease: Lease) -> None:
         """Let the effect happen at once: a worker that begins later could come too late."""
@@ -209,6 +275,7 @@ class ExternalWorld:
             elif action in ("running", "heartbeat") and result.lease_expires_at is not None:
                 # It may have been written up to a third of a lease before.
                 lease.until = max(lease.until, asked + lease.seconds * 2 / 3)
+                self._rely_on(lease)
             return result
         return None
 
@@ -235,3 +302,21 @@ class ExternalWorld:
         except (StoreError, asyncio.CancelledError):
             return None
         return result
+
+
+def _changed_answers(
+    first: tuple[LeaseResult, ClaimResult] | None, repeated: tuple[LeaseResult, ClaimResult]
+) -> list[str]:
+    """Return what is wrong with the answers to a repeated result that carries a claim."""
+    if first is None:
+        return []
+    problems = []
+    if first[0].lost is None and not first[0].is_late and repeated[0].lost is not None:
+        problems.append(f"a result was recorded, and its repetition is {repeated[0].lost}")
+    before, after = (
+        [work.row.lease_id for work in result.leased] for _, result in (first, repeated)
+    )
+    # The first lease may have expired, or its task ended: then the repetition gets nothing.
+    if after and before and after != before:
+        problems.append(f"a repeated claim in a result got {after} after {before}")
+    return problems

@@ -16,8 +16,8 @@ import structlog
 
 from agent import recovery
 from agent.approvals import expiry
+from agent.config.execution import EngineSettings
 from agent.config.models import ModelSettings
-from agent.config.settings import EngineSettings
 from agent.core import ids
 from agent.core.chat_origin import ChatOrigin
 from agent.models import echo

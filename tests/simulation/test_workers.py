@@ -9,7 +9,9 @@ from tests.simulation.work_draws import FIRST_SEED
 from tests.support.effort import short_or_full
 
 SEEDS = range(FIRST_SEED + 1, FIRST_SEED + 241, 4)
-CHECKED_SEEDS = SEEDS[: short_or_full(5, len(SEEDS))]
+COUNTED = ("vanish", "begin and vanish", "late", "twice", "next", "next lost", "next and vanish")
+"""What workers do: it must happen in the checked seeds."""
+CHECKED_SEEDS = short_or_full([201, 205, 217, 261, 269], list(SEEDS))
 
 
 def test_every_piece_of_work_is_done_by_one_worker(sqlite_template: Path) -> None:
@@ -19,5 +21,5 @@ def test_every_piece_of_work_is_done_by_one_worker(sqlite_template: Path) -> Non
         result = run(draw(seed), sqlite_template)
         assert result.problems == [], f"make simulate SEED={seed}"
         happened += result.happened
-    for word, least in (("vanish", 5), ("begin and vanish", 5), ("late", 5), ("twice", 5)):
-        assert happened[f"external: {word}"] >= short_or_full(1, least), word
+    for word in COUNTED:
+        assert happened[f"external: {word}"] >= short_or_full(1, 5), word

@@ -13,6 +13,7 @@ QUEUES = ("simulated", "other")
 WORDS = (
     *("ok", "ok", "ok", "twice", "late", "late", "vanish", "vanish", "begin and vanish"),
     *("begin and vanish", "fail", "final", "release", "give back", "ask", "slow", "again"),
+    *("next", "next", "next lost", "next and vanish"),
 )
 """What a worker does with its work, one word for each claim; afterwards it is `ok`."""
 

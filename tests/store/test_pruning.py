@@ -1,12 +1,15 @@
 """Pruning of old tasks."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.store import idempotency_keys, pruning
-from agent.store.artifacts import artifact_rows
+from agent.store.artifacts import artifact_rows, job_paths, objects
+from agent.store.artifacts.blobs import BlobStores
+from agent.store.artifacts.job_paths import JobCall
 from agent.store.db.database import Connection, Database
 from tests.support.rows import insert, insert_task
 
@@ -40,6 +43,40 @@ def test_prune_removes_whole_tasks_that_ended_long_ago(database: Database) -> No
         assert _tasks(connection) == {"young", "pending", "running", "paused"}
         assert _counts(connection) == dict.fromkeys(("tasks", *CHILDREN), 4)
         assert pruning.prune(connection, BEFORE)["tasks"] == 0
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"], ids=["directory", "object store"])
+def test_prune_removes_the_objects_of_jobs(
+    database: Database, tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that removed tasks launched; jobs of the same key that a later task launched stay."""
+    url = f"{scheme}{tmp_path}/jobs"
+    stores = BlobStores(jobs_url=url)
+    monkeypatch.setattr(database, "blob_stores", stores)
+    old, young = JobCall("k" * 64, 1, "0-1"), JobCall("k" * 64, 2, "0-2")
+    alone = JobCall("a" * 64, 1, "0-3")
+    for call in (old, young, alone):
+        objects.write(f"{job_paths.directory(url, call)}/spec.json", b"{}")
+    with database.connect("writer") as connection:
+        insert_task(connection, "old", ended_at=1)
+        insert_task(connection, "young", ended_at=BEFORE)
+        for task, call in (("old", old), ("young", young), ("old", alone)):
+            insert(
+                connection,
+                "tool_calls",
+                id=call.call_id,
+                task_id=task,
+                action="job",
+                attempt=call.attempt,
+                remote_key=call.remote_key,
+                number=call.attempt,
+            )
+        assert pruning.prune(connection, BEFORE)["tasks"] == 1
+    assert objects.names_below(job_paths.group(url, old.remote_key)) == ["2-02"]
+    assert objects.read(f"{job_paths.directory(url, young)}/spec.json") == b"{}"
+    assert objects.names_below(job_paths.group(url, alone.remote_key)) == []
+    if not scheme:
+        assert objects.names_below(url) == ["k" * 32]
 
 
 def test_prune_removes_children_with_their_parents(database: Database) -> None:

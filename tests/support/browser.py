@@ -3,6 +3,9 @@
 Elsewhere these tests are skipped, and the skip says why; `AGENT_TEST_BROWSER=required` fails them
 instead. The browser loads nothing but the pages under test, and a test fails on an error in the
 page's script, a blocked resource or a failed request.
+
+A new context and the process of a new page cost Chromium five times what a visit costs. Windows of one server
+therefore take the page that an earlier window left, without its cookies.
 """
 
 import os
@@ -10,10 +13,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    sync_playwright,
+)
 
 from tests.support.server import Running
 
@@ -28,9 +38,18 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-extensions",
+    # One process for all pages, and none for graphics: starting processes is most of what a test costs.
+    "--in-process-gpu",
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",
 )
 PATIENCE_MS = 30_000
 _REFUSAL = "Failed to load resource"
+
+
+_spare: dict[Browser, dict[tuple[str, bool], list[Page]]] = {}
+"""Pages that no window uses, each alone in its context, by their server and by whether scripts run."""
 
 
 @contextmanager
@@ -44,9 +63,11 @@ def running_browser() -> Iterator[Browser]:
         pytest.skip(reason)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
+        _spare[browser] = {}
         try:
             yield browser
         finally:
+            del _spare[browser]
             browser.close()
 
 
@@ -87,34 +108,48 @@ def viewing(
     The console also shows responses with a bad status, unless the test expects them.
     """
     scheme: Literal["dark", "light"] = "dark" if dark else "light"
-    options: dict[str, Any] = {"viewport": size or PHONE}
+    url, cookie = running.server.url, running.server.cookie
+    spare = _spare[browser].setdefault((url, scripts), [])
+    page = spare.pop() if spare else _new_page(browser, url, scripts)
+    context = page.context
+    token = sign_in(running, *scopes, name=name)
+    context.add_cookies([{"name": cookie, "value": token, "url": url}])
+    page.set_viewport_size(size or PHONE)  # type: ignore[arg-type]
+    page.emulate_media(media="screen", color_scheme=scheme)
+    viewer = Viewer(context, page)
+
+    def script_failed(error: Error) -> None:
+        viewer.problems.append(f"script: {error}")
+
+    def message_shown(message: ConsoleMessage) -> None:
+        if message.type == "error" and not (has_refusals and _REFUSAL in message.text):
+            viewer.problems.append(f"console: {message.text}")
+
+    page.on("pageerror", script_failed)
+    page.on("console", message_shown)
+    try:
+        yield viewer
+    except BaseException:
+        context.close()
+        raise
+    for other in context.pages[1:]:
+        other.close()
+    page.goto("about:blank")
+    page.remove_listener("pageerror", script_failed)
+    page.remove_listener("console", message_shown)
+    context.clear_cookies()
+    spare.append(page)
+    assert not viewer.problems, viewer.problems
+
+
+def _new_page(browser: Browser, url: str, scripts: bool) -> Page:
     context = browser.new_context(
-        base_url=running.server.url,
-        color_scheme=scheme,
+        base_url=url,
         java_script_enabled=scripts,
         reduced_motion="reduce",
         timezone_id="UTC",
         locale="en-GB",
-        **options,
+        viewport=PHONE,  # type: ignore[arg-type]
     )
     context.set_default_timeout(PATIENCE_MS)
-    cookie = running.server.cookie
-    context.add_cookies(
-        [{"name": cookie, "value": sign_in(running, *scopes, name=name), "url": running.server.url}]
-    )
-    page = context.new_page()
-    viewer = Viewer(context, page)
-    page.on("pageerror", lambda error: viewer.problems.append(f"script: {error}"))
-    page.on(
-        "console",
-        lambda message: (
-            viewer.problems.append(f"console: {message.text}")
-            if message.type == "error" and not (has_refusals and _REFUSAL in message.text)
-            else None
-        ),
-    )
-    try:
-        yield viewer
-    finally:
-        context.close()
-    assert not viewer.problems, viewer.problems
+    return context.new_page()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -225,6 +226,16 @@ class Cli:
     def task(self, task_id: str) -> Any:
         """Return a task's document."""
         return self("show", task_id, "--json").json
+
+
+def api_address(process: Process) -> str:
+    """Read a daemon's output until it prints the API's address."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        match = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if match:
+            return match[0]
+    raise AssertionError("the daemon did not say where its API is")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from agent.config.execution import EngineSettings
 from agent.config.executors import ExecutorSettings
-from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.services import Limits

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from agent.config.settings import StepSettings
+from agent.config.execution import StepSettings
 from agent.core.clock import SECOND
 from agent.store.engine import trigger_rows
 from tests.support.recorded_triggers import record_workflow

@@ -29,10 +29,10 @@ class NapConfig(BaseModel):
 KINDS = {
     "do": KindSpec(
         "do",
-        DoConfig,
+        lambda: DoConfig,
         short_key="what",
         verbatim=frozenset({("raw",), ("test",)}),
         expressions={("test",): ("reply",)},
     ),
-    "nap": KindSpec("nap", NapConfig),
+    "nap": KindSpec("nap", lambda: NapConfig),
 }

@@ -12,7 +12,8 @@ import httpx
 
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
-from agent.config.settings import EngineSettings, ServerSettings, Settings, StepSettings
+from agent.config.execution import EngineSettings, StepSettings
+from agent.config.settings import ServerSettings, Settings
 from agent.mcp.http_endpoint import PATH, HttpEndpoint
 from agent.server.server_thread import Server
 from agent.store.db.database import Database

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from agent.cli.errors import CommandError
+from agent.cli.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -64,3 +64,24 @@ def token(settings: "Settings", *, is_here: bool) -> str:
             "no token: set AGENT_TOKEN to the token, or AGENT_TOKEN_FILE to the file that holds it"
         )
     return found
+
+
+def running_agent(settings: "Settings") -> str:
+    """Return the address of the agent that runs here: work is claimed through its HTTP API."""
+    from agent.cli import invocation
+    from agent.daemon.instance_file import running_instance
+
+    instance = running_instance(settings.home)
+    if instance is None:
+        raise CommandError(
+            "no agent runs here, and steps are claimed from a running one: start it with"
+            f" `{invocation.program()} up`, or name another with --server",
+            Exit.NO_DATABASE,
+        )
+    if instance.api is None:
+        raise CommandError(
+            "the running agent has no HTTP API, and steps are claimed through it: set"
+            " server.enabled = true in its configuration and restart it",
+            Exit.NO_DATABASE,
+        )
+    return instance.api

@@ -35,7 +35,7 @@ def chat() -> None:
     from agent.channels.terminal_inbox import TerminalInbox
     from agent.cli.output import terminal
     from agent.core import audit, logging
-    from agent.server.one_time_links import chat_links
+    from agent.server.access.one_time_links import chat_links
 
     session.require_person("use the chat")
     settings = session.settings()

@@ -57,7 +57,7 @@ def _local_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
     """Return a link to the agent of this machine, and the name of its session."""
     from agent.cli.output import terminal
     from agent.daemon.instance_file import running_instance
-    from agent.server.one_time_links import new_link
+    from agent.server.access.one_time_links import new_link
 
     settings = session.settings()
     instance = running_instance(settings.home)

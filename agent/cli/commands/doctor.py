@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from agent.store.db.database import Connection, Database
     from agent.workflows.directory import Entry
 
-_NO_SPACE_BYTES = 64 * 1024
-_LONG_TRANSACTION_SECONDS = 300.0
 _PROBE_SECONDS = 10.0
 """How long the artifact store may take to answer."""
 
@@ -100,8 +98,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     try:
         database = bootstrap.open_database(settings)
         with database.connect("reader") as connection:
-            yield from _check_database(database, connection)
-            yield from _check_space(settings)
+            yield from _check_database(settings, database, connection)
             yield from _check_backups(settings, database)
             if deep_check is not None:
                 for task_id, step, state, message in deep_check.results(connection):
@@ -186,7 +183,7 @@ def _is_of_webhook(user: str) -> bool:
 def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:
     """Check the secret of a workflow's webhook."""
     from agent.channels.secret_ref import SecretError, read_secret
-    from agent.server.webhook_signatures import check_secret
+    from agent.server.access.webhook_signatures import check_secret
 
     keys = entry.workflow.graph.on.get("webhook") if entry.workflow is not None else None
     if keys is None:
@@ -253,47 +250,15 @@ def _check_telemetry(settings: "Settings") -> Iterator[CheckResult]:
         yield CheckResult("traces", "ok", f"sent to {settings.telemetry.endpoint}")
 
 
-def _check_database(database: "Database", connection: "Connection") -> Iterator[CheckResult]:
-    from agent import bootstrap
-    from agent.cli.output import terminal
-    from agent.store.read import health
-    from agent.store.schema import migrate
+def _check_database(
+    settings: "Settings", database: "Database", connection: "Connection"
+) -> Iterator[CheckResult]:
+    from agent.cli.commands.database_checks import database_checks, space_checks
 
-    version = "PostgreSQL"
-    if database.path is not None:
-        version = f"SQLite {health.sqlite_version(connection)}, {database.path}"
-    yield CheckResult("database", "ok", f"{version}, schema {migrate.HEAD}")
-    if connection.is_pooled:
-        yield CheckResult(
-            "database",
-            "ok",
-            "reached through a connection pooler: statements are not prepared, and changes by other"
-            " processes are found by polling",
-        )
-    yield from _check_writing(database)
-    holder = bootstrap.holder_of(database)
-    if holder is None:
-        yield CheckResult("agent", "warning", "no agent is running: `agent up` starts one")
-    else:
-        which = f" as process {holder.process_id}" if holder.process_id else ""
-        yield CheckResult("agent", "ok", f"running{which}")
-    counts = health.task_counts(connection)
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
-    yield CheckResult("tasks", "ok", summary or "none yet")
-    for task_id, step, action in health.unknown_calls(connection):
-        short = terminal.short(task_id)
-        yield CheckResult(
-            "unknown",
-            "warning",
-            f"the result of {action} of step {step} in task {short} was never recorded: check whether"
-            f" it happened, then `agent resolve {short} {step} --done|--retry|--fail`",
-        )
-    for task_id in health.stuck_tasks(connection):
-        yield CheckResult("tasks", "error", f"task {task_id} is running, but nothing will wake it")
-    age = health.oldest_transaction_seconds(connection)
-    if age > _LONG_TRANSACTION_SECONDS:
-        age_text = terminal.duration(age)
-        yield CheckResult("database", "warning", f"a transaction has been open for {age_text}")
+    for what, state, message in database_checks(database, connection):
+        yield CheckResult(what, state, message)
+    for what, state, message in space_checks(settings):
+        yield CheckResult(what, state, message)
 
 
 def _check_channels(
@@ -319,33 +284,6 @@ def _check_triggers(database: "Database", connection: "Connection") -> Iterator[
     is_running = bootstrap.holder_of(database) is not None
     for state, message in trigger_checks(connection, database.clock.now(), is_running=is_running):
         yield CheckResult("triggers", state, message)
-
-
-def _check_writing(database: "Database") -> Iterator[CheckResult]:
-    from agent.store.db.database import StoreError
-    from agent.store.read import health
-
-    try:
-        with database.connect("writer") as connection, connection.transaction():
-            health.try_writing(connection)
-    except StoreError as error:
-        yield CheckResult("database", "error", str(error))
-
-
-def _check_space(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.core import disk_space
-    from agent.daemon.disk_watch import describe
-
-    limits = settings.disk
-    for space in disk_space.measure(settings.data_directories):
-        free = space.free_bytes
-        if free < _NO_SPACE_BYTES:
-            text = f"no space is left in {space.path}: no task can be created or run"
-            yield CheckResult("disk", "error", text)
-        elif free < limits.critical_mb * disk_space.MEGABYTE:
-            yield CheckResult("disk", "error", f"only {describe(space)}: free some now")
-        elif free < limits.low_mb * disk_space.MEGABYTE:
-            yield CheckResult("disk", "warning", f"only {describe(space)}")
 
 
 def _check_backups(settings: "Settings", database: "Database") -> Iterator[CheckResult]:

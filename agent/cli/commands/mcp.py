@@ -23,8 +23,8 @@ def mcp(
         list[str] | None,
         Option(
             "--scope",
-            help="What its tools may do: read, operate (default), approve, or work:QUEUE with --server;"
-            " may be repeated.",
+            help="What its tools may do: read, operate (default), approve, or work:QUEUE of a running"
+            " agent; may be repeated.",
         ),
     ] = None,
     *,
@@ -44,7 +44,7 @@ def mcp(
         raise CommandError(str(error)) from None
     # A thread waits for standard input, which Python's own handler would let finish.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    url = invocation.server_url()
+    url = _agent_url(principal)
     asyncio.run(_serve_remote(url, principal) if url else _serve_local(principal))
 
 
@@ -60,13 +60,18 @@ def _principal(names: list[str]) -> "Principal":
             raise CommandError(f"--scope {name}: choose {', '.join(_SCOPES)} or work:QUEUE")
     if "approve" in names:
         session.require_person("answer questions")
-    queues = work_scopes(names)
-    if queues and not invocation.server_url():
-        raise CommandError(
-            "--scope work:QUEUE: work is claimed from a running agent; name it, as in"
-            f" `{invocation.program()} --server http://127.0.0.1:8420 mcp --scope {min(queues)}`"
-        )
-    return Principal(CHANNEL, invocation.user(), implied(names), queues=queues)
+    return Principal(CHANNEL, invocation.user(), implied(names), queues=work_scopes(names))
+
+
+def _agent_url(principal: "Principal") -> str | None:
+    """Return the address of the agent whose tools these are; None: the database of this machine.
+
+    Leases are parts of a daemon's commits, so claiming work needs a running agent.
+    """
+    from agent.cli.client.address import running_agent
+
+    url = invocation.server_url()
+    return running_agent(session.settings()) if url is None and principal.queues else url
 
 
 async def _serve_remote(url: str, principal: "Principal") -> None:
@@ -75,7 +80,7 @@ async def _serve_remote(url: str, principal: "Principal") -> None:
     from agent.cli.output import terminal
     from agent.mcp import local_routes, stdio
     from agent.mcp.api_calls import at_address
-    from agent.server.openapi import describe
+    from agent.server.requests.openapi import describe
 
     base, token, is_here = remote_agent(url, session.any_settings(), terminal.note)
     description = describe(local_routes.described_routes())
@@ -91,8 +96,8 @@ async def _serve_local(principal: "Principal") -> None:
     from agent.daemon.workflow_sync import WorkflowSync
     from agent.mcp import local_routes, stdio
     from agent.mcp.api_calls import in_process
-    from agent.server.grants import TokenGrant
-    from agent.server.openapi import describe
+    from agent.server.access.grants import TokenGrant
+    from agent.server.requests.openapi import describe
 
     settings = session.settings()
     private_files.require(settings, terminal.note)

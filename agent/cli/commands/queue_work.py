@@ -1,12 +1,9 @@
 """`agent queue work`: a worker that runs one command for each step it claims."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from agent.cli import invocation, session
 from agent.cli.parameters import Argument, Option
-
-if TYPE_CHECKING:
-    from agent.config.settings import Settings
 
 
 def work(
@@ -95,24 +92,4 @@ def _address() -> tuple[str, str]:
         url, token, _ = address.remote_agent(given, session.any_settings(), terminal.note)
         return url, token
     settings = session.settings()
-    return _local_address(settings), address.token(settings, is_here=True)
-
-
-def _local_address(settings: "Settings") -> str:
-    from agent.cli.errors import CommandError, Exit
-    from agent.daemon.instance_file import running_instance
-
-    instance = running_instance(settings.home)
-    if instance is None:
-        raise CommandError(
-            f"no agent runs here, and steps are claimed from a running one: start it with"
-            f" `{invocation.program()} up`, or name another with --server",
-            Exit.NO_DATABASE,
-        )
-    if instance.api is None:
-        raise CommandError(
-            "the running agent has no HTTP API, and steps are claimed through it: set"
-            " server.enabled = true in its configuration and restart it",
-            Exit.NO_DATABASE,
-        )
-    return instance.api
+    return address.running_agent(settings), address.token(settings, is_here=True)

@@ -104,7 +104,7 @@ def _note_interruption(
         follow.note_unwatched(task_id, f"watch {short}")
         return
     terminal.note(
-        f"\nstopped: this command ran task {short}, and no agent is running; to continue it:\n"
+        f"\nstopped: this command ran task {short}; no agent is running; to continue it:\n"
         f"  {invocation.program()} up"
     )
 

@@ -9,8 +9,8 @@ from agent.cli.options import JsonOption
 from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
-    from agent.server.sessions import Sessions
-    from agent.server.tokens import Tokens
+    from agent.server.access.sessions import Sessions
+    from agent.server.access.tokens import Tokens
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -109,7 +109,7 @@ def duration_seconds(text: str) -> float:
 
 def _tokens() -> "Tokens":
     from agent.config.file_exposure import trust_of
-    from agent.server.tokens import Tokens
+    from agent.server.access.tokens import Tokens
 
     settings = session.settings()
     return Tokens(settings.home, trust_of(settings))
@@ -117,7 +117,7 @@ def _tokens() -> "Tokens":
 
 def _sessions() -> "Sessions":
     from agent.config.file_exposure import trust_of
-    from agent.server.sessions import Sessions
+    from agent.server.access.sessions import Sessions
 
     settings = session.settings()
     return Sessions(settings.home, trust_of(settings))

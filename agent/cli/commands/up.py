@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agent.config.loader import Configuration
     from agent.config.settings import Settings
     from agent.store.db.database import Database
+    from agent.workflows.directory import Entry
 
 
 def up(
@@ -46,7 +47,7 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
     from agent.cli.output import terminal
     from agent.core import event_loop, logging
     from agent.daemon import daemon, database_lock, startup_retry
-    from agent.server.bind import check_bind
+    from agent.server.connections.bind import check_bind
 
     settings = configuration.settings
     check_bind(settings.server)
@@ -115,18 +116,28 @@ def _print_greeting(
     print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
     known = workflow_overview.graphs_of(entries)
     for entry in entries:
-        if entry.problems:
-            count = len(entry.problems)
-            about = [
-                f"{count} problem{'s'[: count > 1]}: `{invocation.program()} validate` shows them"
-            ]
-        else:
-            description = None if entry.workflow is None else entry.workflow.graph.description
-            about = [description or "", *workflow_overview.remarks(entry, known, settings)]
-        style = "red" if entry.problems else None
-        print_line(f"  {entry.name or entry.path.stem:<16} {'; '.join(filter(None, about))}", style)
+        _print_workflow(entry, workflow_overview.remarks(entry, known, settings))
     name = next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
     return name, any((graph.on.get("chat") or {}).get("text") for graph in known.values())
+
+
+def _print_workflow(entry: "Entry", remarks: list[str]) -> None:
+    """Print a workflow on one line, as far as the terminal is wide; remarks stay whole, below it."""
+    from agent.cli.output.terminal import one_line, print_line, width
+
+    name = f"{entry.name or entry.path.stem:<16} "
+    if entry.problems:
+        count = len(entry.problems)
+        about = f"{count} problem{'s'[: count > 1]}: `{invocation.program()} validate` shows them"
+        print_line(f"  {name}{about}", "red")
+        return
+    description = (entry.workflow.graph.description if entry.workflow is not None else None) or ""
+    room = width()
+    if room is not None:
+        description = one_line(description, max(room - len(name) - 2, 1))
+    print_line(f"  {name}{description}".rstrip())
+    for remark in remarks:
+        print_line(f"    {remark}", "yellow")
 
 
 def _print_address(settings: "Settings", address: str | None) -> None:
@@ -135,7 +146,7 @@ def _print_address(settings: "Settings", address: str | None) -> None:
 
     server = settings.server
     if address is not None:
-        from agent.server.tokens import Tokens
+        from agent.server.access.tokens import Tokens
 
         token = Tokens(settings.home).owner_file
         print_line(f"\nHTTP API: {address}/api/v1 (the token is in {token})")

@@ -1,5 +1,6 @@
 """`agent validate`: reports every problem of workflow files."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,9 @@ def validate(
     from agent.cli.commands.validation_memory import ValidationMemory
     from agent.cli.output import terminal
 
+    if not trust:
+        # To search the whole environment for plugins of pydantic takes longer than to check a dozen files.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     settings = _settings() if files else session.settings()
     # A workflow in Python may read anything while it is run.
     memory = None if trust or settings is None else ValidationMemory(settings, files)

@@ -1,7 +1,7 @@
 """HTML pages for people: the dashboard, and the page of a signed link. They load nothing from elsewhere.
 
 One template per page, and no routes for fragments: the script (`assets/page.js`) fetches a page again
-when the feed (`agent.server.live_feed`) tells of a change, and merges it into what is shown. Without
+when the feed (`agent.server.streams.live_feed`) tells of a change, and merges it into what is shown. Without
 the script everything works by links and forms.
 
 From top to bottom; imports point downwards:

@@ -7,7 +7,15 @@ from agent.server.pages.framework import files, live
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.inbox import inbox
 from agent.server.pages.status import event_page, health_page, queue_page, spend_page
-from agent.server.pages.tasks import bulk, fork_page, step_page, task_actions, task_list, task_page
+from agent.server.pages.tasks import (
+    budget_action,
+    bulk,
+    fork_page,
+    step_page,
+    task_actions,
+    task_list,
+    task_page,
+)
 from agent.server.pages.triggers import trigger_pages
 from agent.server.pages.workflows import workflow_pages
 
@@ -19,6 +27,7 @@ PAGES: Final[list[PageRegistry]] = [
     step_page.pages,
     fork_page.pages,
     task_actions.pages,
+    budget_action.pages,
     workflow_pages.pages,
     trigger_pages.pages,
     spend_page.pages,

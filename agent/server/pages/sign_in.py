@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core import audit
+from agent.server.access.one_time_links import PATH
+from agent.server.access.sessions import LinkError, cookie_name
 from agent.server.context import caller, context_of
-from agent.server.one_time_links import PATH
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form
 from agent.server.problems import retry_later
-from agent.server.request_guard import SECURE_PREFIX
-from agent.server.route_registry import client_address
-from agent.server.sessions import LinkError, cookie_name
+from agent.server.requests.request_guard import SECURE_PREFIX
+from agent.server.requests.route_registry import client_address
 
 pages = PageRegistry("sign-in")
 

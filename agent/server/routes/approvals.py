@@ -9,9 +9,9 @@ from starlette.responses import Response
 from agent.approvals import answering, approval_documents
 from agent.approvals.answering import AnswerVerb
 from agent.server.context import caller, context_of
-from agent.server.paging import Cursor, PartOfId, page
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.paging import Cursor, PartOfId, page
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.approvals import (
     Answering,
     ApprovalAnswer,

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import context_of
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.route_registry import RouteRegistry
 from agent.tasks.read_models import task_documents
 
 routes = RouteRegistry("artifacts")

@@ -6,8 +6,8 @@ from starlette.responses import Response
 from agent.core.money import MICROUSD
 from agent.server.context import context_of
 from agent.server.problems import Problem
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, command_response
 from agent.server.schemas.budgets import BudgetDocument, DayDocument, NewBudget
 from agent.server.schemas.tasks import CommandAnswer

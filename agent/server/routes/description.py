@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.openapi import describe
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.openapi import describe
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 
 routes = RouteRegistry("description")
 

@@ -8,8 +8,8 @@ from starlette.responses import Response, StreamingResponse
 
 from agent.server.context import Context, caller, context_of
 from agent.server.problems import Problem
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.events import EventPage
 from agent.store.read import views
 from agent.tasks.read_models import task_documents

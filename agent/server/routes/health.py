@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.log_limit import LogLimit
-from agent.server import examples
 from agent.server.context import context_of
-from agent.server.exposition import MEDIA_TYPE
-from agent.server.host_metrics import read_host
-from agent.server.metrics import read_gauges
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.examples import operation as operation_examples
+from agent.server.monitoring.exposition import MEDIA_TYPE
+from agent.server.monitoring.host_metrics import read_host
+from agent.server.monitoring.metrics import read_gauges
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.health import Health
 from agent.store.db.database import StoreError
 
@@ -75,7 +75,7 @@ def _without_database() -> Response:
     summary="Metrics for Prometheus",
     responses={
         200: {
-            "content": {"text/plain": {"example": examples.METRICS}},
+            "content": {"text/plain": {"example": operation_examples.METRICS}},
             "description": "Prometheus's text format",
         }
     },

@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core.log_limit import LogLimit
-from agent.server import webhook_signatures
+from agent.server.access import webhook_signatures
+from agent.server.access.webhook_signatures import Delivery, SignatureError
 from agent.server.context import Context, context_of, trace_of_caller
 from agent.server.problems import Problem, retry_later
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry, client_address
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry, client_address
 from agent.server.schemas.hooks import HookAnswer
-from agent.server.webhook_signatures import Delivery, SignatureError
 from agent.tasks.errors import NotFoundError
 from agent.tasks.submission import StartableWorkflow
 

@@ -19,15 +19,15 @@ from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.core import audit
-from agent.server import webhook_signatures
+from agent.server.access import webhook_signatures
+from agent.server.access.webhook_signatures import SignatureError
 from agent.server.context import context_of
 from agent.server.pages.inbox.answer_form import Form, answer_in
 from agent.server.pages.inbox.answer_page import page
 from agent.server.problems import Problem, retry_later
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry, client_address
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry, client_address
 from agent.server.schemas.approvals import ApprovalAnswer
-from agent.server.webhook_signatures import SignatureError
 from agent.steps.types.outcome import Json
 from agent.tasks.errors import NotFoundError
 

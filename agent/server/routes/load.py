@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import context_of
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.load import LoadDocument
 from agent.tasks.read_models import load
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from agent.server.context import caller, context_of
 from agent.server.idempotency import IdempotencyKey
-from agent.server.responses import answer
-from agent.server.route_registry import PREFIX, RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import PREFIX, RouteRegistry
 from agent.server.schemas.memories import MemoryDocument, MemoryPage, NewMemory
 from agent.store.db.database import Connection
 from agent.tool_services import memories

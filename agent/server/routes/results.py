@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import Context, context_of
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
 from agent.server.schemas.tasks import TaskResult
 from agent.tasks.read_models import task_results

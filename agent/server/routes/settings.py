@@ -9,8 +9,8 @@ from agent import __version__, overview
 from agent.core.clock import to_iso
 from agent.server.context import context_of
 from agent.server.problems import Problem
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.settings import ReloadDocument, StatusDocument
 from agent.store.db.database import Connection
 

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.clock import SECOND, to_iso
+from agent.server.access.grants import TokenError
+from agent.server.access.one_time_links import PATH
+from agent.server.access.sessions import LINK_SECONDS
 from agent.server.context import caller, context_of
-from agent.server.grants import TokenError
-from agent.server.one_time_links import PATH
 from agent.server.problems import Problem
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.sign_in_links import NewSignInLink, SignInLink
-from agent.server.sessions import LINK_SECONDS
 
 routes = RouteRegistry("agent")
 

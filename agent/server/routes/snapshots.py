@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import caller, context_of
-from agent.server.paging import Cursor, page
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.paging import Cursor, page
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
 from agent.server.schemas.work import AppendingSnapshot, SnapshotDocument, SnapshotPage
 from agent.tasks.operator import work_commands
@@ -72,12 +72,12 @@ async def latest_snapshot(
     summary="Append a snapshot to a task's context",
 )
 async def append_snapshot(request: Request, task_id: TaskId, body: AppendingSnapshot) -> Response:
-    """Append a value; nothing changes it afterwards."""
+    """Append a value; nothing changes it afterwards. With a `client_token` it may be repeated."""
     context = context_of(request)
     by = f"{caller(request).channel}:{caller(request).name}"
     snapshot_id = await context.command_pool.run(
         lambda: work_commands.append_snapshot(
-            context.operator, task_id, body.value, body.label, body.parent, by
+            context.operator, task_id, body.value, body.label, body.parent, by, body.client_token
         )
     )
     document = await context.read_pool.read(

@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from agent.core.state_names import SHARED, workflow_scope
 from agent.server.context import caller, context_of
-from agent.server.paging import page
 from agent.server.problems import Problem
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.paging import page
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.state import (
     DeletingValue,
     NewValue,

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import caller, context_of
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, command_response
 from agent.server.schemas.calls import Transcript
 from agent.server.schemas.steps import LogPage, Resolution, StepInspection, StepList

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from agent.core.state_machine import TaskStatus
 from agent.server.context import caller, context_of, trace_of_caller
 from agent.server.idempotency import IdempotencyKey
-from agent.server.paging import Cursor, PartOfId
-from agent.server.responses import answer
-from agent.server.route_registry import PREFIX, RouteRegistry
+from agent.server.requests.paging import Cursor, PartOfId
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import PREFIX, RouteRegistry
 from agent.server.schemas.tasks import (
     CommandAnswer,
     CreatedTask,

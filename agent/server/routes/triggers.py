@@ -9,9 +9,9 @@ from starlette.responses import Response
 from agent.core.state_machine import TriggerStatus
 from agent.server.context import caller, context_of
 from agent.server.idempotency import IdempotencyKey
-from agent.server.paging import page
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.paging import page
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.triggers import (
     Backfilling,
     FiringPage,

@@ -1,19 +1,22 @@
 """The calls of external workers: claim, report, end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server import examples
 from agent.server.context import caller, context_of
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.examples import work as work_examples
+from agent.server.held_lease import HeldLease
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import Function, RouteRegistry
+from agent.server.schemas.base import ResponseDocument
 from agent.server.schemas.work import (
     AddingArtifact,
+    AddingSnapshot,
     AppendedSnapshot,
     Asking,
     Beating,
@@ -26,7 +29,6 @@ from agent.server.schemas.work import (
     KeptArtifact,
     LeaseState,
     Logging,
-    NewSnapshot,
     Releasing,
     Saving,
 )
@@ -38,11 +40,29 @@ LeaseId = Annotated[
     Path(
         max_length=200,
         description="`lease_id` of the claim",
-        examples=[examples.CLAIMED_WORK["work"][0]["lease_id"]],
+        examples=[work_examples.CLAIMED_WORK["work"][0]["lease_id"]],
     ),
 ]
 _LOST = {410: "The lease does not count any more: `reason` says why, and nothing has changed"}
 _REFUSED = {**_LOST, 409: "The task takes no more of these"}
+
+
+def _on_lease(
+    verb: str, returns: type[ResponseDocument], summary: str, refuses: dict[int, str] = _LOST
+) -> Callable[[Function], Function]:
+    """Register a call that the holder of a lease makes."""
+    return routes.route(
+        "POST",
+        f"/work/{{lease_id}}/{verb}",
+        scope="work",
+        returns=returns,
+        refuses=refuses,
+        summary=summary,
+    )
+
+
+def _held(request: Request, lease_id: str) -> HeldLease:
+    return context_of(request).work.lease(caller(request).principal, lease_id)
 
 
 @routes.route("POST", "/work/claim", scope="work", returns=ClaimedWork, summary="Claim work")
@@ -88,126 +108,62 @@ async def _next_work(request: Request, following: ClaimingNext) -> list[Any] | N
     return work
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/running",
-    scope="work",
-    returns=LeaseState,
-    refuses=_LOST,
-    summary="Begin claimed work",
-)
+@_on_lease("running", LeaseState, "Begin claimed work")
 async def start_work(request: Request, lease_id: LeaseId) -> Response:
     """Record that the worker begins; an effect may happen only after this."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.running(principal, lease_id))
+    return answer(await _held(request, lease_id).running())
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/heartbeat",
-    scope="work",
-    returns=LeaseState,
-    refuses=_LOST,
-    summary="Extend a lease",
-)
+@_on_lease("heartbeat", LeaseState, "Extend a lease")
 async def extend_lease(
     request: Request, lease_id: LeaseId, body: Beating | None = None
 ) -> Response:
     """Extend the lease, and say whether to go on."""
-    work, principal = context_of(request).work, caller(request).principal
     snapshot = None if body is None else body.snapshot
-    return answer(await work.heartbeat(principal, lease_id, snapshot))
+    return answer(await _held(request, lease_id).heartbeat(snapshot))
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/checkpoint",
-    scope="work",
-    returns=LeaseState,
-    refuses=_LOST,
-    summary="Save a checkpoint",
-)
+@_on_lease("checkpoint", LeaseState, "Save a checkpoint")
 async def save_checkpoint(request: Request, lease_id: LeaseId, body: Saving) -> Response:
     """Save a value that the next attempt, or the next worker, gets."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.checkpoint(principal, lease_id, body.value))
+    return answer(await _held(request, lease_id).checkpoint(body.value))
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/log",
-    scope="work",
-    returns=LeaseState,
-    refuses=_LOST,
-    summary="Write to the step's log",
-)
+@_on_lease("log", LeaseState, "Write to the step's log")
 async def write_log(request: Request, lease_id: LeaseId, body: Logging) -> Response:
     """Append a text to the log of the step."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.log(principal, lease_id, body.text, body.stream))
+    return answer(await _held(request, lease_id).log(body.text, body.stream))
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/artifact",
-    scope="work",
-    returns=KeptArtifact,
-    refuses=_LOST,
-    summary="Keep a value",
-)
+@_on_lease("artifact", KeptArtifact, "Keep a value")
 async def add_artifact(request: Request, lease_id: LeaseId, body: AddingArtifact) -> Response:
     """Keep a value beside the step's output; the event `artifact.added` names it."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.artifact(principal, lease_id, body.name, body.value))
+    return answer(await _held(request, lease_id).artifact(body.name, body.value))
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/snapshot",
-    scope="work",
-    returns=AppendedSnapshot,
-    refuses=_REFUSED,
-    summary="Append a snapshot",
-)
-async def add_snapshot(request: Request, lease_id: LeaseId, body: NewSnapshot) -> Response:
-    """Append a value to the context of the task."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.snapshot(principal, lease_id, body.value, body.label))
+@_on_lease("snapshot", AppendedSnapshot, "Append a snapshot", _REFUSED)
+async def add_snapshot(request: Request, lease_id: LeaseId, body: AddingSnapshot) -> Response:
+    """Append a value to the context of the task; with a `client_token` the call may be repeated."""
+    return answer(
+        await _held(request, lease_id).snapshot(body.value, body.label, body.client_token)
+    )
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/complete",
-    scope="work",
-    returns=EndedLease,
-    refuses=_REFUSED,
-    summary="Complete work",
-)
+@_on_lease("complete", EndedLease, "Complete work", _REFUSED)
 async def complete_work(
     request: Request, lease_id: LeaseId, body: Completing | None = None
 ) -> Response:
     """End the step with its output, which must be as the step's schema says."""
     body = body or Completing()
     appended = None if body.snapshot is None else (body.snapshot.value, body.snapshot.label)
-    work, principal = context_of(request).work, caller(request).principal
-    ending = work.complete(principal, lease_id, body.output, appended)
+    ending = _held(request, lease_id).complete(body.output, appended)
     return await _with_next(request, ending, body.claim)
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/fail",
-    scope="work",
-    returns=EndedLease,
-    refuses=_LOST,
-    summary="Fail work",
-)
+@_on_lease("fail", EndedLease, "Fail work")
 async def fail_work(request: Request, lease_id: LeaseId, body: FailingWork) -> Response:
     """End the attempt without success; another follows if the step has any left."""
-    work, principal = context_of(request).work, caller(request).principal
-    ending = work.fail(
-        principal,
-        lease_id,
+    ending = _held(request, lease_id).fail(
         body.message,
         code=body.code,
         retryable=body.retryable,
@@ -216,35 +172,17 @@ async def fail_work(request: Request, lease_id: LeaseId, body: FailingWork) -> R
     return await _with_next(request, ending, body.claim)
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/release",
-    scope="work",
-    returns=EndedLease,
-    refuses=_LOST,
-    summary="Give work back",
-)
+@_on_lease("release", EndedLease, "Give work back")
 async def release_work(request: Request, lease_id: LeaseId, body: Releasing) -> Response:
     """Put the work back into its queue; what has not begun uses up no attempt."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.release(principal, lease_id, body.reason, body.checkpoint))
+    return answer(await _held(request, lease_id).release(body.reason, body.checkpoint))
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/ask",
-    scope="work",
-    returns=EndedLease,
-    refuses=_LOST,
-    summary="Ask a person",
-)
+@_on_lease("ask", EndedLease, "Ask a person")
 async def ask_person(request: Request, lease_id: LeaseId, body: Asking) -> Response:
     """Park the step with a question; the claim after the answer has it."""
-    work, principal = context_of(request).work, caller(request).principal
     return answer(
-        await work.ask(
-            principal,
-            lease_id,
+        await _held(request, lease_id).ask(
             body.question,
             choices=body.choices,
             schema=body.schema_,
@@ -255,15 +193,7 @@ async def ask_person(request: Request, lease_id: LeaseId, body: Asking) -> Respo
     )
 
 
-@routes.route(
-    "POST",
-    "/work/{lease_id}/block",
-    scope="work",
-    returns=EndedLease,
-    refuses=_LOST,
-    summary="Wait for a person",
-)
+@_on_lease("block", EndedLease, "Wait for a person")
 async def block_work(request: Request, lease_id: LeaseId, body: Releasing) -> Response:
     """Park the step until a person says how it goes on, or resumes it."""
-    work, principal = context_of(request).work, caller(request).principal
-    return answer(await work.block(principal, lease_id, body.reason, body.checkpoint))
+    return answer(await _held(request, lease_id).block(body.reason, body.checkpoint))

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from agent.core.local_zone import machine_zone
 from agent.core.scopes import QUEUE_PATTERN
-from agent.server import examples
 from agent.server.context import caller, context_of
-from agent.server.paging import Cursor, page
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.examples import work as work_examples
+from agent.server.requests.paging import Cursor, page
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.work import (
     DeadLetterPage,
     QueueList,
@@ -32,7 +32,7 @@ WorkId = Annotated[
     Path(
         max_length=100,
         description="`id` of the work",
-        examples=[examples.CLAIMED_WORK["work"][0]["id"]],
+        examples=[work_examples.CLAIMED_WORK["work"][0]["id"]],
     ),
 ]
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from agent.server.context import Context, context_of
 from agent.server.problems import Problem, unsupported
-from agent.server.responses import answer
-from agent.server.route_registry import RouteRegistry
+from agent.server.requests.responses import answer
+from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.workflows import (
     Validation,
     WorkflowDocument,

@@ -5,7 +5,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from agent.approvals.answering import MAX_DEFER_SECONDS
-from agent.server import examples
+from agent.server.examples import people as people_examples
+from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
@@ -44,10 +45,10 @@ class Deferring(RequestDocument):
 class ApprovalAnswer(ResponseDocument):
     """The result of an answer."""
 
-    model_config = with_example(examples.ANSWERED)
+    model_config = with_example(people_examples.ANSWERED)
 
-    approval: str = Field(examples=[examples.TASK_ID])
-    task: str = Field(examples=[examples.TASK_ID])
+    approval: str = Field(examples=[TASK_ID])
+    task: str = Field(examples=[TASK_ID])
     step: str = Field(examples=["pay"])
     status: str = Field(examples=["approved"])
     message: str
@@ -56,12 +57,12 @@ class ApprovalAnswer(ResponseDocument):
 class ApprovalDocument(ResponseDocument):
     """A question, its full request, and its decision."""
 
-    model_config = with_example(examples.APPROVAL)
+    model_config = with_example(people_examples.APPROVAL)
 
-    id: str = Field(examples=[examples.TASK_ID])
+    id: str = Field(examples=[TASK_ID])
     kind: str = Field(examples=["approval"])
     status: str = Field(examples=["pending"])
-    task: str = Field(examples=[examples.TASK_ID])
+    task: str = Field(examples=[TASK_ID])
     task_status: str = Field(examples=["running"])
     workflow: str = Field(examples=["invoice-triage"])
     step: str = Field(examples=["pay"])
@@ -84,7 +85,7 @@ class ApprovalDocument(ResponseDocument):
 class ApprovalList(ResponseDocument):
     """Questions to people."""
 
-    model_config = with_example(examples.APPROVALS)
+    model_config = with_example(people_examples.APPROVALS)
 
     approvals: list[ApprovalDocument]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")

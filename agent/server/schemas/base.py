@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent.server import examples
+from agent.server.examples.identities import AT
 
-Instant = Annotated[str, Field(description="ISO 8601 in UTC", examples=[examples.AT])]
+Instant = Annotated[str, Field(description="ISO 8601 in UTC", examples=[AT])]
 
 
 def with_example(example: Any) -> ConfigDict:

@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from agent.server import examples
+from agent.server.examples import operation as operation_examples
+from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import RequestDocument, ResponseDocument, with_example
 
 
@@ -24,9 +25,9 @@ class NewBudget(RequestDocument):
 class BudgetDocument(ResponseDocument):
     """What a task's own calls of models used, and its budgets with what was used of each."""
 
-    model_config = with_example(examples.BUDGET)
+    model_config = with_example(operation_examples.BUDGET)
 
-    task: str = Field(examples=[examples.TASK_ID])
+    task: str = Field(examples=[TASK_ID])
     calls: int
     tokens_in: int
     tokens_out: int
@@ -38,7 +39,7 @@ class BudgetDocument(ResponseDocument):
 class DayDocument(ResponseDocument):
     """What all tasks together have used of models on a day, and the limits; null: no limit."""
 
-    model_config = with_example(examples.DAY)
+    model_config = with_example(operation_examples.DAY)
 
     day: str
     tokens: int

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import steps as step_examples
 from agent.server.schemas.base import Instant, ResponseDocument, with_example
 
 
@@ -33,7 +33,7 @@ class CallDocument(ResponseDocument):
 class CallList(ResponseDocument):
     """Calls of models and their tools, in order."""
 
-    model_config = with_example(examples.CALLS)
+    model_config = with_example(step_examples.CALLS)
 
     calls: list[CallDocument]
 
@@ -41,7 +41,7 @@ class CallList(ResponseDocument):
 class Transcript(ResponseDocument):
     """All calls of a step in order: for an agent, its whole conversation."""
 
-    model_config = with_example(examples.TRANSCRIPT)
+    model_config = with_example(step_examples.TRANSCRIPT)
 
     task: str
     step: str

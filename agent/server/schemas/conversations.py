@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import people as people_examples
 from agent.server.schemas.base import Instant, ResponseDocument, with_example
 
 
@@ -20,7 +20,7 @@ class ConversationSummary(ResponseDocument):
 class ConversationList(ResponseDocument):
     """Conversations, the one with the newest entry first."""
 
-    model_config = with_example(examples.CONVERSATIONS)
+    model_config = with_example(people_examples.CONVERSATIONS)
 
     conversations: list[ConversationSummary]
 
@@ -42,7 +42,7 @@ class EntryDocument(ResponseDocument):
 class ConversationDocument(ResponseDocument):
     """Entries of a conversation, the oldest first."""
 
-    model_config = with_example(examples.CONVERSATION)
+    model_config = with_example(people_examples.CONVERSATION)
 
     id: str
     entries: list[EntryDocument]

@@ -4,17 +4,18 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import operation as operation_examples
+from agent.server.examples.identities import AT, TASK_ID
 from agent.server.schemas.base import Instant, ResponseDocument, with_example
 
 _EXAMPLE: Final[dict[str, Any]] = {
-    "at": examples.AT,
+    "at": AT,
     "workers": [
         {
             "id": "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a11",
             "host": "home",
             "process_id": 4711,
-            "started_at": examples.AT,
+            "started_at": AT,
             "running": 1,
         }
     ],
@@ -26,7 +27,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "unknown": 0,
     "slowest": [
         {
-            "task": examples.TASK_ID,
+            "task": TASK_ID,
             "workflow": "invoice-triage",
             "step": "pay",
             "kind": "http",
@@ -35,7 +36,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
             "seconds": 1.5,
         }
     ],
-    "spend": examples.DAY,
+    "spend": operation_examples.DAY,
 }
 
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import values as value_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 from agent.tool_services.memories import MAX_SCOPE_CHARS, MAX_TEXT_CHARS
 
@@ -22,7 +22,7 @@ class NewMemory(RequestDocument):
 class MemoryDocument(ResponseDocument):
     """A memory."""
 
-    model_config = with_example(examples.MEMORY)
+    model_config = with_example(value_examples.MEMORY)
 
     id: int
     scope: str = Field(description="`workflow:NAME`, or a shared scope")
@@ -37,7 +37,7 @@ class MemoryDocument(ResponseDocument):
 class MemoryPage(ResponseDocument):
     """A page of memories, or the results of a search, the best first."""
 
-    model_config = with_example(examples.MEMORIES)
+    model_config = with_example(value_examples.MEMORIES)
 
     memories: list[MemoryDocument]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")

@@ -4,14 +4,14 @@ from typing import Any
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import operation as operation_examples
 from agent.server.schemas.base import ResponseDocument, with_example
 
 
 class ProblemDocument(ResponseDocument):
     """What is wrong with a request (RFC 9457)."""
 
-    model_config = with_example(examples.PROBLEM)
+    model_config = with_example(operation_examples.PROBLEM)
 
     type: str = Field(examples=["urn:agent:problem:refused"])
     title: str = Field(examples=["Not allowed in this state"])

@@ -4,19 +4,19 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples.identities import APPROVAL_ID, AT, TASK_ID
 from agent.server.schemas.base import ResponseDocument, with_example
 
 _STATUS: Final = {
     "version": "1.0.0",
-    "started_at": examples.AT,
+    "started_at": AT,
     "tasks": {"running": 2, "waiting": 1},
     "questions": {
         "count": 1,
         "first": [
             {
-                "id": examples.APPROVAL_ID,
-                "task": examples.TASK_ID,
+                "id": APPROVAL_ID,
+                "task": TASK_ID,
                 "step": "send",
                 "message": "Send the invoice?",
             }
@@ -25,9 +25,9 @@ _STATUS: Final = {
     "unknown": {"count": 0, "first": []},
     "failed": {
         "count": 1,
-        "first": [{"id": examples.TASK_ID, "workflow": "triage", "ended_at": examples.AT}],
+        "first": [{"id": TASK_ID, "workflow": "triage", "ended_at": AT}],
     },
-    "schedules": {"count": 1, "first": [{"id": "backup/nightly", "next_at": examples.AT}]},
+    "schedules": {"count": 1, "first": [{"id": "backup/nightly", "next_at": AT}]},
     "broken": {"count": 0, "first": []},
     "spend": {
         "day": "2026-01-05",
@@ -45,7 +45,7 @@ class ReloadDocument(ResponseDocument):
     """What a reload of the configuration did."""
 
     model_config = with_example(
-        {"applied": ["engine.slots"], "needs_restart": ["server.port"], "at": examples.AT}
+        {"applied": ["engine.slots"], "needs_restart": ["server.port"], "at": AT}
     )
 
     applied: list[str] = Field(description="the keys whose new values are in force")

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent.server.access.sessions import SESSION_SECONDS
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
-from agent.server.sessions import SESSION_SECONDS
 
 
 class NewSignInLink(RequestDocument):

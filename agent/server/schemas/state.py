@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from agent.server import examples
+from agent.server.examples import values as value_examples
+from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
@@ -35,14 +36,14 @@ class StateVersion(ResponseDocument):
     value: Any
     deleted: bool
     written_by: str = Field(description="the step, or the person")
-    task: str | None = Field(examples=[examples.TASK_ID])
+    task: str | None = Field(examples=[TASK_ID])
     written_at: Instant
 
 
 class StateDocument(StateVersion):
     """A current value."""
 
-    model_config = with_example(examples.STATE_VALUE)
+    model_config = with_example(value_examples.STATE_VALUE)
 
     id: str = Field(examples=["workflow:price-watch/last_price"])
     scope: str = Field(examples=["workflow:price-watch"])
@@ -53,7 +54,7 @@ class StateDocument(StateVersion):
 class StateHistory(StateDocument):
     """A value with its versions, the newest first."""
 
-    model_config = with_example(examples.STATE_HISTORY)
+    model_config = with_example(value_examples.STATE_HISTORY)
 
     history: list[StateVersion]
 
@@ -61,7 +62,7 @@ class StateHistory(StateDocument):
 class StateList(ResponseDocument):
     """A page of values."""
 
-    model_config = with_example(examples.STATE)
+    model_config = with_example(value_examples.STATE)
 
     state: list[StateDocument]
     next: str | None
@@ -70,7 +71,7 @@ class StateList(ResponseDocument):
 class StateAnswer(ResponseDocument):
     """What a command on a value did."""
 
-    model_config = with_example(examples.STATE_ANSWER)
+    model_config = with_example(value_examples.STATE_ANSWER)
 
     changed: bool
     message: str

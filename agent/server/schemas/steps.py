@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from agent.server import examples
+from agent.server.examples import steps as step_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 from agent.server.schemas.calls import CallDocument
 
@@ -23,7 +23,7 @@ class Resolution(RequestDocument):
 class StepDocument(ResponseDocument):
     """One step of a task."""
 
-    model_config = with_example(examples.STEP)
+    model_config = with_example(step_examples.STEP)
 
     name: str = Field(examples=["lines[3]"])
     index: int
@@ -56,7 +56,7 @@ class StepDocument(ResponseDocument):
 class StepList(ResponseDocument):
     """The steps of a task, in order."""
 
-    model_config = with_example(examples.STEPS)
+    model_config = with_example(step_examples.STEPS)
 
     steps: list[StepDocument]
 
@@ -75,7 +75,7 @@ class LogPiece(ResponseDocument):
 class LogPage(ResponseDocument):
     """Log lines, the oldest first."""
 
-    model_config = with_example(examples.LOGS)
+    model_config = with_example(step_examples.LOGS)
 
     logs: list[LogPiece]
     next: int = Field(description="`after` of the next page")
@@ -155,7 +155,7 @@ class ItemSummary(ResponseDocument):
 class StepInspection(ResponseDocument):
     """A step with each of its attempts."""
 
-    model_config = with_example(examples.STEP_INSPECTION)
+    model_config = with_example(step_examples.STEP_INSPECTION)
 
     task: str
     workflow: str

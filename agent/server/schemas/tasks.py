@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from agent.server import examples
+from agent.server.examples import tasks as task_examples
+from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 from agent.server.schemas.steps import StepDocument
 from agent.tasks.read_models import listed_waits
@@ -26,11 +27,11 @@ class NewTask(RequestDocument):
 class CreatedTask(ResponseDocument):
     """The created task; the same for every repeated request under its key."""
 
-    model_config = with_example(examples.CREATED)
+    model_config = with_example(task_examples.CREATED)
 
-    id: str = Field(examples=[examples.TASK_ID])
+    id: str = Field(examples=[TASK_ID])
     workflow: str = Field(examples=["invoice-triage"])
-    url: str = Field(examples=[f"/api/v1/tasks/{examples.TASK_ID}"])
+    url: str = Field(examples=[f"/api/v1/tasks/{TASK_ID}"])
 
 
 class Reason(RequestDocument):
@@ -63,19 +64,19 @@ class Fork(RequestDocument):
 class CommandAnswer(ResponseDocument):
     """The result of a command; `task_id` is the new task if it created one."""
 
-    model_config = with_example(examples.COMMAND)
+    model_config = with_example(task_examples.COMMAND)
 
     changed: bool
     message: str = Field(examples=["paused"])
-    task_id: str = Field(examples=[examples.TASK_ID])
+    task_id: str = Field(examples=[TASK_ID])
 
 
 class TaskSummary(ResponseDocument):
     """A task in a list."""
 
-    model_config = with_example(examples.SUMMARY)
+    model_config = with_example(task_examples.SUMMARY)
 
-    id: str = Field(examples=[examples.TASK_ID])
+    id: str = Field(examples=[TASK_ID])
     workflow: str = Field(examples=["invoice-triage"])
     version: int
     status: str = Field(examples=["running"])
@@ -96,7 +97,7 @@ class TaskSummary(ResponseDocument):
 class TaskDocument(TaskSummary):
     """Everything about a task: what `agent show --json` prints."""
 
-    model_config = with_example(examples.TASK)
+    model_config = with_example(task_examples.TASK)
 
     waiting_on: Any = Field(examples=[[{"step": "approve", "signal": "go"}]])
     current_step: str | None
@@ -137,9 +138,9 @@ class Need(ResponseDocument):
 class TaskResult(ResponseDocument):
     """How a task ended, or what it needs to go on."""
 
-    model_config = with_example(examples.RESULT)
+    model_config = with_example(task_examples.RESULT)
 
-    id: str = Field(examples=[examples.TASK_ID])
+    id: str = Field(examples=[TASK_ID])
     workflow: str = Field(examples=["invoice-triage"])
     status: str = Field(examples=["running"])
     activity: str = Field(examples=["waiting"])
@@ -153,7 +154,7 @@ class TaskResult(ResponseDocument):
 class ListedTask(TaskSummary):
     """A task in a list, with what its steps wait for."""
 
-    model_config = with_example(examples.LISTED)
+    model_config = with_example(task_examples.LISTED)
 
     input_preview: str = Field(description="the beginning of the input, as one line")
     trigger: Any = Field(description="what started it: `kind`, and the schedule or watcher as `id`")
@@ -177,7 +178,7 @@ class SearchExtent(ResponseDocument):
 class TaskPage(ResponseDocument):
     """Tasks, the newest first."""
 
-    model_config = with_example(examples.TASKS)
+    model_config = with_example(task_examples.TASKS)
 
     tasks: list[ListedTask]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import triggers as trigger_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 from agent.triggers.backfill import MOST, MOST_EVER
 
@@ -67,7 +67,7 @@ class FiringDocument(ResponseDocument):
 class TriggerSummary(ResponseDocument):
     """A schedule or a watcher; a watcher also has `source`, `polls`, `failures` and `last_error`."""
 
-    model_config = with_example(examples.TRIGGER_SUMMARY)
+    model_config = with_example(trigger_examples.TRIGGER_SUMMARY)
 
     id: str = Field(description="WORKFLOW:NAME", examples=["report:daily"])
     workflow: str
@@ -87,7 +87,7 @@ class TriggerSummary(ResponseDocument):
 class TriggerDocument(TriggerSummary):
     """Everything about a schedule or a watcher."""
 
-    model_config = with_example(examples.TRIGGER)
+    model_config = with_example(trigger_examples.TRIGGER)
 
     definition: dict[str, Any]
     upcoming: list[Instant]
@@ -101,7 +101,7 @@ class TriggerDocument(TriggerSummary):
 class TriggerList(ResponseDocument):
     """A page of triggers."""
 
-    model_config = with_example(examples.TRIGGERS)
+    model_config = with_example(trigger_examples.TRIGGERS)
 
     triggers: list[TriggerSummary]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")
@@ -110,7 +110,7 @@ class TriggerList(ResponseDocument):
 class FiringPage(ResponseDocument):
     """A page of firings, the newest first."""
 
-    model_config = with_example(examples.FIRINGS)
+    model_config = with_example(trigger_examples.FIRINGS)
 
     firings: list[FiringDocument]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")
@@ -119,7 +119,7 @@ class FiringPage(ResponseDocument):
 class TriggerAnswer(ResponseDocument):
     """The result of a command on a trigger."""
 
-    model_config = with_example(examples.TRIGGER_COMMAND)
+    model_config = with_example(trigger_examples.TRIGGER_COMMAND)
 
     changed: bool
     message: str
@@ -140,7 +140,7 @@ class CheckedItem(ResponseDocument):
 class TriggerCheck(ResponseDocument):
     """What a poll found; nothing of it was recorded."""
 
-    model_config = with_example(examples.TRIGGER_CHECK)
+    model_config = with_example(trigger_examples.TRIGGER_CHECK)
 
     id: str
     source: str

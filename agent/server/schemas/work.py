@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from agent.core.scopes import QUEUE_PATTERN
-from agent.server import examples
+from agent.server.examples import work as work_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
@@ -98,7 +98,19 @@ class NewSnapshot(RequestDocument):
     label: Label | None = None
 
 
-class AppendingSnapshot(NewSnapshot):
+class AddingSnapshot(NewSnapshot):
+    """A value to append to the task's context, by a call that may be repeated."""
+
+    client_token: Text | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Names this call: its repetition appends nothing, and gets the same answer.",
+        examples=["5d0a31c2"],
+    )
+
+
+class AppendingSnapshot(AddingSnapshot):
     """A value to append to a task's context."""
 
     parent: str | None = Field(
@@ -204,7 +216,7 @@ class WorkDocument(ResponseDocument):
 class ClaimedWork(ResponseDocument):
     """The work that a claim got; none if there was none in time."""
 
-    model_config = with_example(examples.CLAIMED_WORK)
+    model_config = with_example(work_examples.CLAIMED_WORK)
 
     work: list[WorkDocument]
 
@@ -212,7 +224,7 @@ class ClaimedWork(ResponseDocument):
 class LeaseState(ResponseDocument):
     """What a worker does next."""
 
-    model_config = with_example(examples.LEASE_STATE)
+    model_config = with_example(work_examples.LEASE_STATE)
 
     action: Literal["continue", "pause", "cancel", "changed"]
     lease_expires_at: Instant | None
@@ -222,7 +234,7 @@ class LeaseState(ResponseDocument):
 class EndedLease(ResponseDocument):
     """What the end of a lease did."""
 
-    model_config = with_example(examples.ENDED_LEASE)
+    model_config = with_example(work_examples.ENDED_LEASE)
 
     step: str = Field(description="the step's status")
     task: str
@@ -240,7 +252,7 @@ class EndedLease(ResponseDocument):
 class KeptArtifact(ResponseDocument):
     """A value that was kept."""
 
-    model_config = with_example(examples.KEPT_ARTIFACT)
+    model_config = with_example(work_examples.KEPT_ARTIFACT)
 
     hash: str
     size: int
@@ -250,7 +262,7 @@ class KeptArtifact(ResponseDocument):
 class AppendedSnapshot(ResponseDocument):
     """A snapshot that was appended."""
 
-    model_config = with_example(examples.APPENDED_SNAPSHOT)
+    model_config = with_example(work_examples.APPENDED_SNAPSHOT)
 
     snapshot: str
 
@@ -258,7 +270,7 @@ class AppendedSnapshot(ResponseDocument):
 class SnapshotDocument(ResponseDocument):
     """A value that was appended to a task's context."""
 
-    model_config = with_example(examples.SNAPSHOT)
+    model_config = with_example(work_examples.SNAPSHOT)
 
     id: str
     task: str
@@ -273,7 +285,7 @@ class SnapshotDocument(ResponseDocument):
 class SnapshotPage(ResponseDocument):
     """A page of snapshots, the oldest first."""
 
-    model_config = with_example(examples.SNAPSHOTS)
+    model_config = with_example(work_examples.SNAPSHOTS)
 
     snapshots: list[SnapshotDocument]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")
@@ -311,7 +323,7 @@ class QueueDocument(ResponseDocument):
 class QueueList(ResponseDocument):
     """All queues, by name."""
 
-    model_config = with_example(examples.QUEUES)
+    model_config = with_example(work_examples.QUEUES)
 
     queues: list[QueueDocument]
 
@@ -333,7 +345,7 @@ class DeadLetter(ResponseDocument):
 class DeadLetterPage(ResponseDocument):
     """A page of dead letters, the newest first."""
 
-    model_config = with_example(examples.DEAD_LETTERS)
+    model_config = with_example(work_examples.DEAD_LETTERS)
 
     dead: list[DeadLetter]
     next: str | None = Field(description="`cursor` of the next page; null on the last page")
@@ -342,7 +354,7 @@ class DeadLetterPage(ResponseDocument):
 class WorkCommand(ResponseDocument):
     """The result of an operator's command."""
 
-    model_config = with_example(examples.WORK_COMMAND)
+    model_config = with_example(work_examples.WORK_COMMAND)
 
     changed: bool
     message: str

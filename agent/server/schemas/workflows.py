@@ -4,14 +4,14 @@ from typing import Any
 
 from pydantic import Field
 
-from agent.server import examples
+from agent.server.examples import workflows as workflow_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
 class WorkflowSummary(ResponseDocument):
     """A workflow in a list."""
 
-    model_config = with_example(examples.WORKFLOW_SUMMARY)
+    model_config = with_example(workflow_examples.WORKFLOW_SUMMARY)
 
     name: str = Field(examples=["invoice-triage"])
     version: int
@@ -30,7 +30,7 @@ class WorkflowSummary(ResponseDocument):
 class WorkflowList(ResponseDocument):
     """The workflows that can be started."""
 
-    model_config = with_example(examples.WORKFLOWS)
+    model_config = with_example(workflow_examples.WORKFLOWS)
 
     workflows: list[WorkflowSummary]
 
@@ -38,7 +38,7 @@ class WorkflowList(ResponseDocument):
 class WorkflowDocument(WorkflowSummary):
     """A recorded workflow."""
 
-    model_config = with_example(examples.WORKFLOW)
+    model_config = with_example(workflow_examples.WORKFLOW)
 
     graph: Any = Field(description="compiled")
     source: str | None = Field(description="as it was written")
@@ -58,7 +58,7 @@ class WorkflowSource(RequestDocument):
 class Validation(ResponseDocument):
     """Whether a workflow is valid, and what is wrong with it."""
 
-    model_config = with_example(examples.VALIDATION)
+    model_config = with_example(workflow_examples.VALIDATION)
 
     valid: bool
     workflow: str | None = Field(description="its name, if it is valid")

@@ -1,7 +1,8 @@
 """The objects of one job, by which the agent and the job know of each other.
 
 They are below `STORE/KEY/ATTEMPT-LEASE/`: the key for remotes of the call, the attempt, and the id of
-the call. All of it is recorded with the intent, before any object exists.
+the call. All of it is recorded with the intent, before any object exists. They are removed with their
+task (`store.artifacts.job_paths`).
 
 | object | by | meaning |
 |---|---|---|
@@ -21,8 +22,9 @@ from typing import Any, Final
 
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import Json
-from agent.store.artifacts import objects
+from agent.store.artifacts import job_paths, objects
 from agent.store.artifacts.blobs import Options
+from agent.store.artifacts.job_paths import JobCall
 
 SPEC: Final = "spec.json"
 LAUNCHED: Final = "launched"
@@ -30,7 +32,6 @@ BEGUN: Final = "begun"
 STATUS: Final = "status.json"
 OUTPUT: Final = "output.json"
 CONTROL: Final = "control.json"
-_KEY_CHARS: Final = 32
 
 Document = dict[str, Any]
 
@@ -78,8 +79,7 @@ def of_call(
     url: str, options: Callable[[], Options], remote_key: str, attempt: int, call_id: str
 ) -> JobObjects:
     """Return the objects of the job that a call launches."""
-    lease = call_id.replace("-", "")
-    return JobObjects(f"{_group(url, remote_key)}/{attempt}-{lease}", options)
+    return JobObjects(job_paths.directory(url, JobCall(remote_key, attempt, call_id)), options)
 
 
 def of_recorded(url: str, options: Callable[[], Options], call: RecordedCall) -> JobObjects | None:
@@ -87,7 +87,7 @@ def of_recorded(url: str, options: Callable[[], Options], call: RecordedCall) ->
     if call.attempt > 0:
         return of_call(url, options, call.remote_key, call.attempt, call.call_id)
     # An inherited call has a new id; ids grow with time, so the last one was launched last.
-    group = _group(url, call.remote_key)
+    group = job_paths.group(url, call.remote_key)
     names = objects.names_below(group, options())
     leases = sorted((name.rpartition("-")[2], name) for name in names)
     return JobObjects(f"{group}/{leases[-1][1]}", options) if leases else None
@@ -96,11 +96,6 @@ def of_recorded(url: str, options: Callable[[], Options], call: RecordedCall) ->
 def of_spec(address: str, options: Callable[[], Options]) -> JobObjects:
     """Return the objects of a job by the address of its specification."""
     return JobObjects(address.rpartition("/")[0], options)
-
-
-def _group(url: str, remote_key: str) -> str:
-    base = url.removeprefix("file://").rstrip("/")
-    return f"{base}/{remote_key[:_KEY_CHARS]}"
 
 
 def _encoded(document: Document) -> bytes:

@@ -1,7 +1,6 @@
 """The messages between an agent and a process of its pool: JSON, each with its length before it."""
 
 import json
-import signal
 import socket
 from asyncio import IncompleteReadError, StreamReader
 from typing import Any, Final
@@ -11,9 +10,6 @@ from agent.steps.types.errors import DefiniteFailure, EndAttempt
 from agent.store.db.json_values import NotPlainJsonError
 
 Message = dict[str, Any]
-
-STOP_SIGNAL: Final = signal.SIGUSR1
-"""Ends the function that a process calls; its `finally` blocks run."""
 
 _LENGTH_BYTES: Final = 4
 

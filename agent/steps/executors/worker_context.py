@@ -5,14 +5,9 @@ function of a call runs here; its result is recorded by the agent.
 """
 
 import asyncio
-import itertools
-import queue
-import socket
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from agent.core.clock import SECOND
@@ -20,9 +15,10 @@ from agent.steps.attempt import containment
 from agent.steps.attempt.call_functions import as_coroutine, bind_call
 from agent.steps.executors import messages
 from agent.steps.executors.messages import Message
-from agent.steps.types.errors import Applied, DefiniteFailure, EndAttempt
-from agent.steps.types.outcome import Json, Paused
-from agent.steps.types.state_values import Version
+from agent.steps.executors.worker_link import Link
+from agent.steps.executors.worker_state import AsyncWorkerState, BlockingWorkerState
+from agent.steps.types.errors import DefiniteFailure
+from agent.steps.types.outcome import Json
 from agent.store.db.json_values import NotPlainJsonError, encode
 
 _FACTS = (
@@ -36,73 +32,6 @@ _FACTS = (
     "parallel_count",
 )
 """The facts that come with the function; the others may be large, and are asked for."""
-
-
-class Link:
-    """The connection to the agent. Any thread may ask; one thread reads."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, queue.SimpleQueue[Message]] = {}
-        self.runs: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        """The functions to call."""
-
-    def send(self, message: Message) -> None:
-        """Send a message."""
-        data = messages.encode(message)
-        with self._lock:
-            self._connection.sendall(data)
-
-    def read_all(self, on_end: Callable[[], None]) -> None:
-        """Pass messages on until the agent has ended; runs in a thread of its own."""
-        while (message := messages.read_blocking(self._connection)) is not None:
-            if "run" in message:
-                self.runs.put(message["run"])
-            elif (waiting := self._waiting.get(message["to"])) is not None:
-                waiting.put(message)
-        on_end()
-
-    def ask(
-        self, method: str, *, reconcile: Callable[[Any], Any] | None = None, **arguments: Any
-    ) -> Json:
-        """Ask the agent and wait for its answer; meanwhile it may ask for a reconcile."""
-        number = next(self._numbers)
-        replies = self._waiting[number] = queue.SimpleQueue()
-        try:
-            self.send({"ask": number, "method": method, **arguments})
-            while True:
-                reply = replies.get()
-                if "reconcile" not in reply:
-                    return _answer(reply)
-                assert reconcile is not None
-                self.send(_verdict(number, reconcile, SimpleNamespace(**reply["reconcile"])))
-        finally:
-            del self._waiting[number]
-
-
-def _answer(reply: Message) -> Json:
-    problem = reply.get("problem")
-    if problem is None:
-        return reply.get("value")
-    if problem["type"] == "end":
-        # Only the agent knows the outcome; here it only leaves the step's code.
-        raise EndAttempt(Paused())
-    raise messages.known_problem(problem) or RuntimeError(problem.get("message", "failed"))
-
-
-def _verdict(number: int, reconcile: Callable[[Any], Any], call: Any) -> Message:
-    try:
-        verdict = reconcile(call)
-        if isinstance(verdict, Applied):
-            encode(verdict.response, "what reconcile found")
-            return {"verdict": number, "applied": True, "response": verdict.response}
-        return {"verdict": number, "applied": verdict if isinstance(verdict, bool) else None}
-    except BaseException as problem:
-        described = messages.describe(problem)
-        text = containment.describe_exception(problem)
-        return {"verdict": number, "problem": described or {"type": "code", "message": text}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +116,7 @@ class BlockingWorkerContext(WorkerFacts):
     """The context of a function that is no coroutine function."""
 
     @property
-    def state(self) -> "BlockingWorkerState":
+    def state(self) -> BlockingWorkerState:
         """The values that outlive the task: `get`, `set`, `compare_and_set`, `delete`."""
         return BlockingWorkerState(self.link)
 
@@ -239,7 +168,7 @@ class AsyncWorkerContext(WorkerFacts):
     """The context of a coroutine function."""
 
     @property
-    def state(self) -> "AsyncWorkerState":
+    def state(self) -> AsyncWorkerState:
         """The values that outlive the task: `get`, `set`, `compare_and_set`, `delete`."""
         return AsyncWorkerState(self.link)
 
@@ -303,55 +232,3 @@ def _on_loop(check: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:
         return await check(call)
 
     return lambda call: asyncio.run_coroutine_threadsafe(awaited(call), loop).result()
-
-
-class BlockingWorkerState:
-    """`ctx.state` of a function that is no coroutine function."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def get(self, name: str, default: Json = None) -> Json:
-        """Return a value, or the default if there is none."""
-        return self._link.ask("state", operation="get", arguments=[name, default])
-
-    def version(self, name: str) -> Version:
-        """Return the version of a value, for `compare_and_set`; 0 if it was never written."""
-        return Version(self._link.ask("state", operation="version", arguments=[name]))
-
-    def set(self, name: str, value: Json) -> Version:
-        """Write a value; return its new version."""
-        encode(value, f"state.{name}")
-        return Version(self._link.ask("state", operation="set", arguments=[name, value]))
-
-    def compare_and_set(self, name: str, expected: Json, value: Json) -> bool:
-        """Write a value if the current one is as expected; return whether it was written."""
-        encode(value, f"state.{name}")
-        is_version = isinstance(expected, Version)
-        return bool(
-            self._link.ask(
-                "state",
-                operation="compare_and_set",
-                arguments=[name, expected, value],
-                is_version=is_version,
-            )
-        )
-
-    def delete(self, name: str) -> None:
-        """Delete a value; its versions count on if it is written again."""
-        self._link.ask("state", operation="delete", arguments=[name])
-
-
-class AsyncWorkerState:
-    """`ctx.state` of a coroutine function."""
-
-    def __init__(self, link: Link) -> None:
-        self._state = BlockingWorkerState(link)
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Json]]:
-        method = getattr(self._state, name)
-
-        async def awaited(*arguments: Json) -> Json:
-            return await asyncio.to_thread(method, *arguments)
-
-        return awaited

@@ -15,19 +15,23 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from agent.core.tracebacks import user_traceback
 from agent.steps.attempt import containment
 from agent.steps.attempt.captured_output import captured, capturing
 from agent.steps.executors import messages
-from agent.steps.executors.messages import STOP_SIGNAL, Message
-from agent.steps.executors.worker_context import AsyncWorkerContext, BlockingWorkerContext, Link
+from agent.steps.executors.messages import Message
+from agent.steps.executors.worker_context import AsyncWorkerContext, BlockingWorkerContext
+from agent.steps.executors.worker_link import Link
 from agent.steps.kinds.python_modules import Function, find
 from agent.steps.process.processes import WATCHER
 from agent.steps.process.resource_limits import LIMITS, within
 from agent.steps.types.outcome import Json
 from agent.store.db.json_values import encode
+
+STOP_SIGNAL: Final = signal.SIGUSR1
+"""Ends the function in the main thread; its `finally` blocks run."""
 
 
 class StoppedError(BaseException):
@@ -49,12 +53,23 @@ def main() -> None:
     if hello is None:
         return
     sys.path[:] = hello["path"]
-    threading.Thread(target=link.read_all, args=(_end,), name="link", daemon=True).start()
+    threading.Thread(
+        target=link.read_all, args=(_interrupt, _end), name="link", daemon=True
+    ).start()
     with capturing():
         link.send({"ready": os.getpid()})
         while True:
             run = link.runs.get()
             link.send({"done": _run(run, link), "is_reusable": _is_reusable()})
+
+
+def _interrupt() -> None:
+    """Interrupt the function, which runs in the main thread.
+
+    The agent cannot do this with a signal: one that is sent to a process may be taken by any of its
+    threads, and the main thread would go on sleeping.
+    """
+    signal.pthread_kill(threading.main_thread().ident or 0, STOP_SIGNAL)
 
 
 def _stop(*_: object) -> None:

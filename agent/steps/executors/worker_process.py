@@ -1,7 +1,6 @@
 """One process of the pool, as its agent sees it: it calls one function at a time."""
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -142,9 +141,7 @@ class WorkerProcess:
     async def end(self, grace_seconds: float) -> None:
         """End it with all its children: stop its function, SIGKILL after the grace time."""
         self.is_usable = False
-        with contextlib.suppress(ProcessLookupError):
-            if not self.has_ended:
-                os.kill(self.id, messages.STOP_SIGNAL)
+        self._send({"stop": True})
         processes.signal_group(self.id, signal.SIGTERM)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds

@@ -1,29 +1,18 @@
 """The kinds of steps: each with the model of its keys and the module that runs it.
 
-Importing this module registers every kind with the workflow language. The module of a kind is
-imported at its first attempt, so that checking a workflow loads neither HTTP clients nor processes.
+Importing this module registers every kind with the workflow language. The model of a kind is imported
+with the first step of that kind, and the module that runs it at its first attempt: checking a workflow
+loads neither HTTP clients nor processes, nor what only other workflows use.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from agent.steps.spec import mail_config
-from agent.steps.spec.agent_config import AgentConfig
-from agent.steps.spec.configs import (
-    HttpConfig,
-    LlmConfig,
-    PythonConfig,
-    ShellConfig,
-    WaitConfig,
-    WorkflowConfig,
-)
-from agent.steps.spec.message_config import MessageConfig
-from agent.steps.spec.questions import ApprovalConfig, InputConfig
-from agent.steps.spec.worker_config import WorkerConfig
 from agent.workflows.graph import OnUnknown
 from agent.workflows.kind_registry import KindSpec, register
 
@@ -41,7 +30,8 @@ class Kind:
     """One kind of step."""
 
     name: str
-    model: type[BaseModel]
+    model_name: str
+    """The model of its keys: a module of this package, and the class in it."""
     module: str
     """The module with its `run(config, context)`, and perhaps `ready(config, context)`."""
     description: str
@@ -68,6 +58,11 @@ class Kind:
     _ready: "Ready | None" = field(default=None, repr=False)
 
     @property
+    def model(self) -> type[BaseModel]:
+        """The model of its keys."""
+        return _load_model(self.model_name)
+
+    @property
     def is_loaded(self) -> bool:
         """Whether its code is imported."""
         return self._handler is not None
@@ -88,6 +83,19 @@ class Kind:
         return self._ready
 
 
+@cache
+def _load_model(name: str) -> type[BaseModel]:
+    module, _, model = name.partition(":")
+    loaded: type[BaseModel] = getattr(import_module(f"agent.steps.spec.{module}"), model)
+    return loaded
+
+
+def _complete_mail(config: dict[str, Any]) -> dict[str, Any]:
+    from agent.steps.spec import mail_config
+
+    return mail_config.complete(config)
+
+
 KINDS: dict[str, Kind] = {}
 
 
@@ -97,7 +105,7 @@ def add(kind: Kind) -> None:
     register(
         KindSpec(
             name=kind.name,
-            model=kind.model,
+            load_model=partial(_load_model, kind.model_name),
             description=kind.description,
             default_on_unknown=kind.on_unknown,
             short_key=kind.short_key,
@@ -112,7 +120,7 @@ def add(kind: Kind) -> None:
 add(
     Kind(
         "python",
-        PythonConfig,
+        "configs:PythonConfig",
         "agent.steps.kinds.python",
         "calls a Python function",
         short_key="call",
@@ -122,7 +130,7 @@ add(
 add(
     Kind(
         "shell",
-        ShellConfig,
+        "configs:ShellConfig",
         "agent.steps.kinds.shell",
         "runs a program or a shell script",
         on_unknown="ask",
@@ -136,7 +144,7 @@ add(
 add(
     Kind(
         "http",
-        HttpConfig,
+        "configs:HttpConfig",
         "agent.steps.kinds.http",
         "makes an HTTP request",
         verbatim=frozenset({("reconcile", "applied")}),
@@ -148,7 +156,7 @@ add(
 add(
     Kind(
         "llm",
-        LlmConfig,
+        "configs:LlmConfig",
         "agent.steps.kinds.llm.llm",
         "asks a model",
         short_key="prompt",
@@ -157,7 +165,7 @@ add(
 add(
     Kind(
         "agent",
-        AgentConfig,
+        "agent_config:AgentConfig",
         "agent.steps.agent.loop",
         "lets a model pursue a goal with tools",
         example="{goal: tidy up, tools: {notes: {files: {directory: notes}}}}",
@@ -169,18 +177,18 @@ add(
 add(
     Kind(
         "mail",
-        mail_config.MailConfig,
+        "mail_config:MailConfig",
         "agent.steps.kinds.mail",
         "sends a mail",
         on_unknown="ask",
         example="{to: ann@example.org, subject: Hello, text: How are you?}",
-        complete=mail_config.complete,
+        complete=_complete_mail,
     )
 )
 add(
     Kind(
         "wait",
-        WaitConfig,
+        "configs:WaitConfig",
         "agent.steps.kinds.wait",
         "waits for a time or for a signal",
         short_key="duration",
@@ -190,7 +198,7 @@ add(
 add(
     Kind(
         "workflow",
-        WorkflowConfig,
+        "configs:WorkflowConfig",
         "agent.steps.kinds.child_workflow",
         "runs another workflow as a child task",
         short_key="name",
@@ -200,7 +208,7 @@ add(
 add(
     Kind(
         "approval",
-        ApprovalConfig,
+        "questions:ApprovalConfig",
         "agent.steps.kinds.approval",
         "asks a person for a yes; as a key of another step it asks before that one acts",
         short_key="message",
@@ -210,7 +218,7 @@ add(
 add(
     Kind(
         "input",
-        InputConfig,
+        "questions:InputConfig",
         "agent.steps.kinds.input",
         "asks a person for a value",
         short_key="message",
@@ -221,7 +229,7 @@ add(
 add(
     Kind(
         "message",
-        MessageConfig,
+        "message_config:MessageConfig",
         "agent.steps.kinds.message",
         "sends a message to a person",
         short_key="text",
@@ -235,7 +243,7 @@ add(
 add(
     Kind(
         "worker",
-        WorkerConfig,
+        "worker_config:WorkerConfig",
         "agent.steps.kinds.worker",
         "lets a program outside do the work",
         on_unknown="ask",

@@ -39,8 +39,11 @@ class BlobStores:
         options: Callable[[], Options] | None = None,
         timeout_seconds: float = DEFAULT_SECONDS,
         hide: Callable[[str], str] = str,
+        jobs_url: str = "",
     ) -> None:
         self.url = url
+        self.jobs_url = jobs_url
+        """Where the objects of jobs are; empty where no configuration says it."""
         self.timeout_seconds = timeout_seconds
         self._options = options
         self._hide = hide

@@ -5,6 +5,7 @@ change: the status of a job, for example. Functions block; callers bound them in
 """
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def names_below(address: str, options: Options | None = None) -> list[str]:
         return sorted(each.rstrip("/").rpartition("/")[2] for each in files.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def remove_below(address: str, options: Options | None = None) -> None:
+    """Remove everything below an address, and the directory above it if that is empty then."""
+    if "://" not in address:
+        shutil.rmtree(address, ignore_errors=True)
+        with suppress(OSError):
+            Path(address).parent.rmdir()
+        return
+    files, path = files_of(address, options)
+    files.invalidate_cache()
+    with suppress(FileNotFoundError):
+        files.rm(path, recursive=True)
 
 
 def remove(address: str, options: Options | None = None) -> None:

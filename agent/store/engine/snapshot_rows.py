@@ -19,6 +19,7 @@ TYPES: Final[Mapping[str, ColumnType]] = {
     "value": "text",
     "written_by": "text",
     "created_at": "int",
+    "client_token": "text",
 }
 
 
@@ -34,6 +35,7 @@ class SnapshotRow:
     value: str
     written_by: str
     created_at: int
+    client_token: str | None = None
 
 
 _COLUMNS: Final = ", ".join(TYPES)
@@ -86,6 +88,17 @@ def find(connection: Connection, task_id: str, snapshot_id: str) -> SnapshotRow 
         f"SELECT {_COLUMNS} FROM context_snapshots WHERE task_id = :id AND id = :snapshot",
         id=task_id,
         snapshot=snapshot_id,
+    )
+    return SnapshotRow(*rows[0]) if rows else None
+
+
+def by_client_token(connection: Connection, task_id: str, client_token: str) -> SnapshotRow | None:
+    """Return the snapshot of a task that a call with this token appended."""
+    rows = connection.query(
+        f"SELECT {_COLUMNS} FROM context_snapshots"
+        " WHERE task_id = :id AND client_token = :token LIMIT 1",
+        id=task_id,
+        token=client_token,
     )
     return SnapshotRow(*rows[0]) if rows else None
 

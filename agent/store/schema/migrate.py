@@ -18,7 +18,7 @@ from agent.store.db.write_lock import WriteLockTimeoutError
 if TYPE_CHECKING:
     import sqlalchemy
 
-HEAD: Final = "0010"
+HEAD: Final = "0011"
 """The revision that this code runs on; revisions are numbers and grow."""
 BREAKING: frozenset[str] = frozenset()
 """Revisions that workers of earlier versions cannot run on.

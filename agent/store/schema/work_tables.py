@@ -103,7 +103,16 @@ class ContextSnapshot(SQLModel, table=True):
     """A value that a step, a worker or an operator appended to a task; it never changes."""
 
     __tablename__: ClassVar[str] = "context_snapshots"
-    __table_args__ = (Index("context_snapshots_by_task", "task_id", "id"),)
+    __table_args__ = (
+        Index("context_snapshots_by_task", "task_id", "id"),
+        Index(
+            "context_snapshots_by_client_token",
+            "task_id",
+            "client_token",
+            sqlite_where=text("client_token IS NOT NULL"),
+            postgresql_where=text("client_token IS NOT NULL"),
+        ),
+    )
 
     id: str = Field(sa_type=Text, primary_key=True)
     task_id: str = Field(sa_type=Text, foreign_key="tasks.id", ondelete="CASCADE")
@@ -115,3 +124,5 @@ class ContextSnapshot(SQLModel, table=True):
     # Who appended it: step:NAME, worker:NAME or the caller of the API.
     written_by: str = Field(sa_type=Text)
     created_at: int = Field(sa_type=BigInteger)
+    # A hash of the caller and its token: the repetition of a call whose answer was lost finds its row.
+    client_token: str | None = Field(default=None, sa_type=Text)

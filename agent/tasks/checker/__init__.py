@@ -49,8 +49,8 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     tests/crash/test_processes.py for signals.
 15. Owner and claim turn are set on a running step and on no other: `row_invariants`.
 16. The code of a step ends that step only. A step that may have taken its worker down runs isolated,
-    one at a time: `row_invariants`, `_check_database`; tests/steps/attempt/test_containment.py,
-    tests/crash/test_isolation.py.
+    one at a time, and one that runs in another process never does: `row_invariants`, `_check_database`;
+    tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py, tests/steps/executors.
 17. Every instant of a schedule and every watched item has one recorded fate: the key of a firing is
     unique; `triggers` for what the rows say; `agent.triggers.fate_check`, which callers pass in, for
     instants without a fate; tests/simulation for items.

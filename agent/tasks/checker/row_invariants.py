@@ -19,7 +19,10 @@ _PROCESS_ENDS_US: Final = 60 * SECOND
 
 
 def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
-    """Check that the steps are those of the definition, each once, with items only in groups."""
+    """Check that the steps are those of the definition, each once, with items only in groups.
+
+    Nor is a step isolated that runs outside of its worker's process.
+    """
     addresses = Counter((step.index, step.parallel_index) for step in task.steps)
     for address, count in addresses.items():
         if count > 1:
@@ -35,6 +38,12 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
         if (step.name, step.kind) != (definition.name, definition.kind):
             yield Finding(
                 f"step {step.title} is called {definition.name} in the definition", step.title
+            )
+        if step.alone and definition.runs_elsewhere:
+            yield Finding(
+                f"step {step.title} runs in another process, which cannot end its worker,"
+                " and is blamed for a crash of one",
+                step.title,
             )
         if step.is_item and definition.fanout is None:
             yield Finding(f"step {step.title} is an item of a step that is not a group", step.title)

@@ -163,8 +163,8 @@ def _append_snapshot(
     if not _may_act(locked, step):
         return False
     by = f"step:{locked.definition(step).name}"
-    label, text = operation.label, operation.text
-    appended = snapshots.append(scope.connection, locked, step, text, label, by)
+    new = snapshots.NewSnapshot(operation.text, operation.label)
+    appended = snapshots.append(scope.connection, locked, step, new, by)
     if isinstance(appended, StepError):
         operation.refusal = appended.message
         return False

@@ -64,13 +64,20 @@ def append_snapshot(
     label: str | None = None,
     parent: str | None = None,
     by: str = "the operator",
+    client_token: str | None = None,
 ) -> str:
-    """Append a snapshot to a task that has not ended; return its id."""
+    """Append a snapshot to a task that has not ended; return its id.
+
+    A repetition of the same caller with the same token gets the id of the first.
+    """
     text = json_values.encode(value, "value")
+    new = snapshots.NewSnapshot(text, label, parent, snapshots.token_of(by, client_token))
     with operator.changing(task_id) as (tx, locked):
-        if locked.task.status in TASK_ENDED:
+        appended = snapshots.repeated(tx, locked, new)
+        if appended is None and locked.task.status in TASK_ENDED:
             raise RefusedError(f"the task has {locked.task.status}: it takes no snapshot any more")
-        appended = snapshots.append(tx, locked, None, text, label, by, parent)
+        if appended is None:
+            appended = snapshots.append(tx, locked, None, new, by)
         if isinstance(appended, StepError):
             raise RefusedError(appended.message)
     return appended

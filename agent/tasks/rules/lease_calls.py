@@ -90,8 +90,9 @@ def _report(
         data = {"work": row.id, "name": call.label, **call.output}
         locked.emit("artifact.added", step, data)
     elif call.action == "snapshot":
-        value = call.text or "null"
-        appended = snapshots.append(tx, locked, step, value, call.label, f"worker:{row.leased_by}")
+        token = snapshots.token_of(call.lease_id, call.client_token)
+        new = snapshots.NewSnapshot(call.text or "null", call.label, client_token=token)
+        appended = snapshots.append(tx, locked, step, new, f"worker:{row.leased_by}")
         if isinstance(appended, StepError):
             return LeaseResult(refusal=appended.message)
         snapshot_id = appended
@@ -109,9 +110,9 @@ def _complete(
     tx: Connection, locked: LockedTask, step: StepRow, row: WorkRow, call: LeaseCall
 ) -> LeaseResult:
     snapshot_id = None
-    if call.snapshot is not None:
-        value, label = call.snapshot
-        appended = snapshots.append(tx, locked, step, value, label, f"worker:{row.leased_by}")
+    final = _final_snapshot(call)
+    if final is not None:
+        appended = snapshots.append(tx, locked, step, final, f"worker:{row.leased_by}")
         if isinstance(appended, StepError):
             return LeaseResult(refusal=appended.message)
         snapshot_id = appended
@@ -123,6 +124,15 @@ def _complete(
     else:
         transitions.succeed(locked, step, call.text, key)
     return _ended(locked, step, snapshot_id=snapshot_id)
+
+
+def _final_snapshot(call: LeaseCall) -> snapshots.NewSnapshot | None:
+    """Return the snapshot that a result carries; the repetition of the result finds it by its lease."""
+    if call.snapshot is None:
+        return None
+    value, label = call.snapshot
+    token = snapshots.token_of(call.lease_id, "complete")
+    return snapshots.NewSnapshot(value, label, client_token=token)
 
 
 def _fail(
@@ -230,7 +240,10 @@ def _late(
     if row.last_lease_id != call.lease_id:
         return LeaseResult(lost="released" if row.status != WorkStatus.WITHDRAWN else "withdrawn")
     if row.status in _ENDED_BY.get(call.action, ()):
-        return _ended(locked, step, approval_id=row.approval_id)
+        final = _final_snapshot(call)
+        known = None if final is None else snapshots.repeated(tx, locked, final)
+        snapshot_id = known if isinstance(known, str) else None
+        return _ended(locked, step, approval_id=row.approval_id, snapshot_id=snapshot_id)
     if row.status == WorkStatus.WITHDRAWN and call.action == "heartbeat":
         return LeaseResult(directive="cancel", step_status=step.status, task_id=locked.task.id)
     intent = work_leases.intent_of(row)

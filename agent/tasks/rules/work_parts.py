@@ -112,6 +112,8 @@ class LeaseCall:
     delay_seconds: float | None = None
     stream: str = "log"
     label: str | None = None
+    client_token: str | None = None
+    """Of `snapshot`: a repetition with the same token gets the same snapshot."""
     checkpoint: str | None = None
     snapshot: tuple[str, str | None] | None = None
     """Of `complete`: (JSON text, label) of a snapshot to append."""

@@ -1,6 +1,6 @@
 """How many attempts a worker may start with its next transaction."""
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.commit.pipeline import InFlightTx

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import structlog
 
+from agent.config.execution import EngineSettings
 from agent.config.mail import MailSettings
 from agent.config.models import McpSettings
-from agent.config.settings import EngineSettings
 from agent.core.clock import SECOND, Clock
 from agent.core.thread_bridge import ThreadBridge
 from agent.models.registry import ModelRegistry

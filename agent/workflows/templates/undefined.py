@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
-
-from jinja2.exceptions import UndefinedError
+from typing import TYPE_CHECKING, Any
 
 from agent.workflows.templates.limits import TemplateError
+
+if TYPE_CHECKING:
+    from jinja2.exceptions import UndefinedError
 
 Path = tuple[str | int, ...]
 
@@ -25,7 +26,7 @@ def look_up(path: Path, scope: Mapping[str, Any]) -> Any:
 
 
 def explain_missing(
-    error: UndefinedError, lookups: tuple[Path, ...], scope: Mapping[str, Any]
+    error: "UndefinedError", lookups: tuple[Path, ...], scope: Mapping[str, Any]
 ) -> str:
     """Return which lookup of a template failed, in place of Jinja's message."""
     reasons = []

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agent.config.loader import load
-from agent.server.sessions import Sessions
+from agent.server.access.sessions import Sessions
 from tests.support.cli import Cli
 
 LINK = re.compile(r"http://127\.0\.0\.1:8420/sign-in/(agent_[\w-]+)")

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
+from agent.cli.commands.up import _print_workflow
+from agent.cli.output import terminal
+from agent.workflows.directory import read_entry
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, ROOT, Cli
 
 pytestmark = pytest.mark.process
@@ -359,3 +363,18 @@ def _children_named(*argv: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_workflows_fit_the_terminal_and_remarks_stay_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A long description ends with dots where the line ends; what will fail is printed in full."""
+    file = tmp_path / "flow.yaml"
+    step = "  one: {shell: {argv: [echo], effect: none}}"
+    file.write_text(f"name: flow\ndescription: {'word ' * 30}\nsteps:\n{step}\n")
+    remark = "step one: " + "a remark that is longer than the terminal is wide, " * 2
+    monkeypatch.setattr(terminal, "width", lambda: 80)
+    _print_workflow(read_entry(file), [remark])
+    first, second = capsys.readouterr().out.splitlines()
+    assert (first[:18], len(first), first[-1]) == ("  flow            ", 80, "…")
+    assert second == f"    {remark}"

@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-import pytest
-from playwright.sync_api import Browser, expect
 
 from agent.store.db.database import Database
-from tests.support.browser import sign_in, viewing
+from tests.support.browser import sign_in
 from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
@@ -113,22 +111,3 @@ def test_a_repetition_is_known_after_a_restart(sqlite_template: Path, tmp_path: 
                 sent = visitor.post("/workflows/greet/run", data=data)
                 led_to.append(sent.headers["location"])
     assert led_to[0] == led_to[1]
-
-
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
-def test_a_double_click_starts_one_task(
-    browser: Browser, running: Running, client: httpx.Client, scripts: bool
-) -> None:
-    """One task, whose page is shown; with scripts the button of a page gone back to is meant again."""
-    name = f"clicked-{scripts}".lower()
-    running.add_workflow(GREET.replace("greet", name))
-    with viewing(browser, running, scripts=scripts) as viewer:
-        page = viewer.open(f"/workflows/{name}")
-        page.get_by_role("button", name=f"Run {name}").dblclick()
-        expect(page.locator("h1")).to_contain_text(name)
-        expect(page).to_have_url(re.compile("/tasks/"))
-        assert _count(client, name) == 1
-        page.go_back()
-        page.get_by_role("button", name=f"Run {name}").click()
-        expect(page).to_have_url(re.compile("/tasks/"))
-        assert _count(client, name) == (2 if scripts else 1)

@@ -12,11 +12,11 @@ from agent.approvals.permission import Principal
 from agent.config.settings import ServerSettings, Settings
 from agent.core.clock import SECOND
 from agent.core.scopes import implied
-from agent.server import failed_auth_limiter
-from agent.server.grants import TokenError
-from agent.server.one_time_links import address_of, chat_links
-from agent.server.sessions import LINK_SECONDS, LinkError, Sessions
-from agent.server.tokens import Tokens
+from agent.server.access import failed_auth_limiter
+from agent.server.access.grants import TokenError
+from agent.server.access.one_time_links import address_of, chat_links
+from agent.server.access.sessions import LINK_SECONDS, LinkError, Sessions
+from agent.server.access.tokens import Tokens
 from agent.store.db.database import Database
 from tests.support.browser import sign_in
 from tests.support.sample_workflows import GATED

@@ -1,5 +1,7 @@
 """What people do with tasks, workflows and schedules in a real browser."""
 
+import re
+
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
@@ -171,3 +173,24 @@ def test_a_half_typed_form_survives_a_refresh(
         expect(field).to_have_value("half")
         expect(field).to_be_focused()
     client.post(f"/api/v1/tasks/{task_id}/cancel")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_a_double_click_starts_one_task(
+    browser: Browser, running: Running, client: httpx.Client, scripts: bool
+) -> None:
+    """One task, whose page is shown; with scripts the button of a page gone back to is meant again."""
+    name = f"clicked-{scripts}".lower()
+    running.add_workflow(SEND.replace("send-greeting", name))
+    with viewing(browser, running, scripts=scripts) as viewer:
+        page = viewer.open(f"/workflows/{name}")
+        page.get_by_role("button", name=f"Run {name}").dblclick()
+        expect(page.locator("h1")).to_contain_text(name)
+        expect(page).to_have_url(re.compile("/tasks/"))
+        assert len(client.get("/api/v1/tasks", params={"workflow": name}).json()["tasks"]) == 1
+        page.go_back()
+        page.get_by_role("button", name=f"Run {name}").click()
+        expect(page).to_have_url(re.compile("/tasks/"))
+        assert len(client.get("/api/v1/tasks", params={"workflow": name}).json()["tasks"]) == (
+            2 if scripts else 1
+        )

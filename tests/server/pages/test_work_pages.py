@@ -7,6 +7,7 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.store.db.database import Database
+from agent.store.engine import trigger_rows
 from tests.support.page_forms import send
 from tests.support.recorded_triggers import record_workflow
 from tests.support.server import Running, wait_for
@@ -144,6 +145,8 @@ def test_a_schedule_can_be_run_paused_and_resumed(
     ran = send(visitor, f"{path}/run")
     assert ran.status_code == 200
     assert "started" in ran.text
+    assert "manual/" not in ran.text
+    assert re.search(r'Started as <a href="/tasks/[0-9a-f-]{36}"><code>\w{8}</code></a>', ran.text)
     assert 'class="fate skipped"' in send(visitor, f"{path}/skip").text
     wrong = send(visitor, f"{path}/pause", until="whenever")
     assert wrong.status_code == 422
@@ -175,6 +178,19 @@ def test_a_watcher_can_be_checked_and_reset(visitor: httpx.Client) -> None:
     assert checked.status_code in (200, 409)
     assert send(visitor, f"{path}/reset").status_code == 200
     assert visitor.get("/triggers/no%3Asuch").status_code == 404
+
+
+def test_a_watcher_whose_polls_fail_is_not_called_active(
+    running: Running, visitor: httpx.Client
+) -> None:
+    """The list and its own page say so where its status stands."""
+    path = "/triggers/watching%3Afolder"
+    assert '<span class="state active">' in visitor.get(path).text
+    for alert, state in (("failed", "broken"), (None, "active")):
+        with running.database.connect("writer") as tx, tx.transaction():
+            trigger_rows.update(tx, [("watching:folder", {"alert": alert})])
+        for page in (path, "/triggers?show=watchers"):
+            assert f'<span class="state {state}">' in visitor.get(page).text
 
 
 def test_filters_of_triggers(visitor: httpx.Client) -> None:
@@ -251,11 +267,11 @@ def test_events_by_type_and_task(
     created = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, created, "succeeded")
     page = visitor.get(f"/events?task={created}").text
-    types = re.findall(r"<span>((?:task|step|tool_call)\.\w+)", page)
+    types = re.findall(r"<span>((?:task|step|tool_call)\.\w+)", page.replace("<wbr>", ""))
     assert types[0] == "task.succeeded"
     assert types[-1] == "task.created"
     only = visitor.get(f"/events?task={created[-8:]}&type=task").text
-    assert set(re.findall(r"<span>(\w+)\.\w+", only)) == {"task"}
+    assert set(re.findall(r"<span>(\w+)\.<wbr>\w+", only)) == {"task"}
     assert "there is no task" in visitor.get("/events?task=ffffffff").text
 
 

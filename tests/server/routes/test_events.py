@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.server import event_stream
 from agent.server.schemas.events import EventPage
+from agent.server.streams import event_stream
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from tests.support.sample_workflows import SIGNALLED

@@ -16,8 +16,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from agent.core.clock import SECOND
-from agent.server import failed_auth_limiter, webhook_signatures
-from agent.server.webhook_signatures import SignatureError
+from agent.server.access import failed_auth_limiter, webhook_signatures
+from agent.server.access.webhook_signatures import SignatureError
 from tests.support.server import Running
 
 _FORM = "application/x-www-form-urlencoded"

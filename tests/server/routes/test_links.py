@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from agent.channels.link_signing import BadLinkError, key_of, link_token, read_link
 from agent.config.channels import ChannelSettings, WebhookSettings
 from agent.core.clock import SECOND
-from agent.server import failed_auth_limiter
+from agent.server.access import failed_auth_limiter
 from agent.store.db.database import Database
 from tests.support.server import Running, wait_for
 

@@ -106,10 +106,27 @@ def test_a_worker_does_the_work(
     assert "half way" in str(logs)
     latest = client.get(f"/api/v1/tasks/{task}/snapshots/latest").json()
     assert (latest["value"], latest["label"], latest["by"]) == (7, "end", f"worker:{WORKER}")
-    again = call(worker, work, "complete", output={"ok": True})
-    assert again.json() | {"snapshot": None} == done.json() | {"snapshot": None}
+    again = call(
+        worker, work, "complete", output={"ok": True}, snapshot={"value": 7, "label": "end"}
+    )
+    assert again.json() == done.json() and done.json()["snapshot"] == latest["id"]
     refused = call(worker, work, "heartbeat")
     assert refused.status_code == 410 and refused.json()["reason"] == "ended"
+
+
+def test_a_result_counts_whose_next_claim_is_refused(
+    running: Running, client: httpx.Client
+) -> None:
+    """The answer says that the claim must be repeated, and not that there is no work."""
+    task = start(client, "plain-one")
+    following = {"queues": ["two"], "worker": WORKER, "client_token": "next"}
+    with running.client(running.token_with("work:one")) as worker:
+        done = call(worker, claim(worker, "one"), "complete", claim=following)
+        assert (done.status_code, done.json()["work"]) == (200, None)
+        assert worker.post("/api/v1/work/claim", json=following).status_code == 403
+        following["queues"] = ["one"]
+        assert worker.post("/api/v1/work/claim", json=following).json() == {"work": []}
+    running.wait_for_task(client, task, "succeeded")
 
 
 def test_a_claim_waits_for_work(client: httpx.Client, worker: httpx.Client) -> None:
@@ -245,6 +262,41 @@ def test_a_paused_task_tells_its_worker(client: httpx.Client, worker: httpx.Clie
     assert (refused.status_code, refused.json()["reason"]) == (410, "withdrawn")
     ended = client.post(f"/api/v1/tasks/{task}/snapshots", json={"value": 3})
     assert ended.status_code == 409
+
+
+def test_a_repeated_snapshot_is_appended_once(client: httpx.Client, worker: httpx.Client) -> None:
+    """A token names the call: a repetition gets the same id, of its own caller and value only."""
+    task = start(client, "plain-two")
+    work = claim(worker, "two")
+    first = call(worker, work, "snapshot", value=1, client_token="a").json()
+    assert call(worker, work, "snapshot", value=1, client_token="a").json() == first
+    reused = call(worker, work, "snapshot", value=2, client_token="a")
+    assert (reused.status_code, "client_token" in reused.json()["detail"]) == (409, True)
+    address, body = f"/api/v1/tasks/{task}/snapshots", {"value": 3, "client_token": "a"}
+    theirs = client.post(address, json=body)
+    assert (theirs.status_code, theirs.json()["parent"]) == (201, first["snapshot"])
+    call(worker, work, "complete")
+    # The answer may have been lost on the way while the task went on to its end.
+    wait_for(lambda: client.get(f"/api/v1/tasks/{task}").json()["ended_at"])
+    assert client.post(address, json=body).json() == theirs.json()
+    values = [each["value"] for each in client.get(address).json()["snapshots"]]
+    assert values == [1, 3]
+
+
+def test_a_checkpoint_is_a_value_whatever_it_looks_like(
+    client: httpx.Client, worker: httpx.Client
+) -> None:
+    """One that looks like a reference to a large value is returned as it is, and reads nothing."""
+    task = start(client, "plain-two")
+    work = claim(worker, "two", start=True)
+    kept = call(worker, work, "artifact", name="other", value=["of another"]).json()["hash"]
+    for value in ({"$artifact": kept}, {"$artifact": 5}):
+        assert call(worker, work, "checkpoint", value=value).status_code == 200
+        call(worker, work, "ask", question="which?")
+        client.post(f"/api/v1/work/items/{work['id']}/resume", json={})
+        work = claim(worker, "two", start=True)
+        assert work["checkpoint"] == value
+    client.post(f"/api/v1/tasks/{task}/cancel")
 
 
 def test_a_gate_asks_before_the_work_is_offered(

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ def test_a_timeout_ends_the_process_and_all_that_it_started(
     # A busy machine may not run the process within the half second that it has.
     monkeypatch.setattr(shell, "HURRIED_SECONDS", 20.0)
     trial = process("starts_a_child", {"path": str(tmp_path / "pids")}, timeout_seconds=3.0)
+    trial.services.limits = replace(trial.services.limits, kill_grace_seconds=20.0)
     outcome = ended(trial)[0]
     assert isinstance(outcome, Retry) and outcome.error.code == "timeout"
     own, child = map(int, (tmp_path / "pids").read_text().split()[:2])

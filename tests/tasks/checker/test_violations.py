@@ -12,8 +12,9 @@ import pytest
 from agent import bootstrap
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
+from agent.config.execution import EngineSettings
 from agent.config.models import ModelSettings
-from agent.config.settings import EngineSettings, Settings
+from agent.config.settings import Settings
 from agent.core.clock import SECOND, Clock
 from agent.models.registry import ModelRegistry, model_of
 from agent.steps.process.processes import start_time
@@ -61,7 +62,14 @@ MODEL = Graph(
     steps=[Step(name="say", kind="llm", config={"prompt": "hello", "max_tokens": 50})],
     budget={"tokens": 1000},
 )
-RUNNING = Graph(name="running", steps=[step("busy", "touch"), step("later", "touch", ["busy"])])
+RUNNING = Graph(
+    name="running",
+    steps=[
+        step("busy", "touch"),
+        step("later", "touch", ["busy"]),
+        step("away", "touch", ["busy"], executor={"name": "process"}),
+    ],
+)
 
 
 async def _fill(database: Database) -> None:
@@ -325,6 +333,10 @@ DAMAGE: dict[str, tuple[list[str], str]] = {
         "was declared dead in transaction",
     ),
     "isolated without running": ([_step("alone = 2", "one")], "step one is isolated and succeeded"),
+    "blamed for a crash elsewhere": (
+        [_step("alone = 1", "away")],
+        "step away runs in another process, which cannot end its worker",
+    ),
     "isolated together": (
         [
             "UPDATE steps SET status = 'running', owner = 'w', claim_turn = 1, alone = 2"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.steps.types.outcome import Succeeded
 from agent.store.artifacts.artifact_rows import NotFetchedError
 from agent.store.db.database import CommitUnknownError, Database, StoreError

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault

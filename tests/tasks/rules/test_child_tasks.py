@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.core.waits import ChildRequest, UnknownCall
 from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import StoreError

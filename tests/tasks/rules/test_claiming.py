@@ -150,6 +150,21 @@ def test_a_step_that_crashed_its_worker_runs_isolated(checked: Database) -> None
     survivor.close()
 
 
+def test_a_step_in_another_process_is_not_isolated_after_a_crash(checked: Database) -> None:
+    """It cannot have taken its worker down: its next attempt runs beside others."""
+    victim, survivor = Hand(checked), Hand(checked)
+    contained = graph(step("away", executor={"name": "process"}), name="contained")
+    victim.start(contained)
+    survivor.start(graph(step("beside"), name="innocent"))
+    lose(victim)
+    survivor.commit()
+    assert sorted(survivor.names()) == ["away", "beside"]
+    assert survivor.claimed("away").attempt == 2
+    survivor.succeed("away", "beside")
+    victim.close()
+    survivor.close()
+
+
 def test_nothing_starts_beside_an_isolated_step(start: Start, checked: Database) -> None:
     """While it runs, due work waits; afterwards everything goes on."""
     gate = Gate()

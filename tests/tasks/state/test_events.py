@@ -20,27 +20,8 @@ from tests.support.engine import (
     graph,
     step,
 )
+from tests.support.event_log import read_all, wait_until_settled
 from tests.support.step_functions import Gate
-
-
-def wait_until_settled(database: Database) -> None:
-    """Wait until transactions elsewhere on the server no longer hold the feed back."""
-    with database.connect("reader") as connection:
-        ((count,),) = connection.query("SELECT count(*) FROM events")
-    eventually(lambda: len(read_all(database, 1000)) >= count)
-
-
-def read_all(database: Database, limit: int, **options: Any) -> list[dict[str, Any]]:
-    """Read the log from its beginning, page by page."""
-    found: list[dict[str, Any]] = []
-    with database.connect("reader") as connection:
-        while True:
-            after = found[-1]["cursor"] if found else None
-            page = task_documents.read_events(connection, after, limit=limit, **options)
-            assert len(page) <= limit
-            if not page:
-                return found
-            found += page
 
 
 def test_the_log_of_a_task_is_gapless_and_complete(hand: Hand) -> None:

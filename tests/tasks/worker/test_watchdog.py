@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from agent.config.settings import EngineSettings
+from agent.config.execution import EngineSettings
 from agent.store.db.database import Database
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.rules.creation import Submission

@@ -141,7 +141,7 @@ class GateConfig(BaseModel):
     editable: list[str] = []
 
 
-GATED = {**KINDS, "approval": KindSpec("approval", GateConfig, short_key="message")}
+GATED = {**KINDS, "approval": KindSpec("approval", lambda: GateConfig, short_key="message")}
 
 
 def test_an_approval_stands_alone_or_before_another_kind() -> None:

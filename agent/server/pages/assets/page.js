@@ -143,16 +143,16 @@
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
   const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
   const year = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+  function date(at, now) {
+    const then = new Date(at);
+    return Math.abs(now - at) < 86400e3 * 7 || then.getFullYear() === new Date(now).getFullYear()
+      ? day.format(then) + ", " + clock.format(then) : year.format(then);
+  }
   function distance(at, now) {
     const seconds = Math.round((now - at) / 1000), size = Math.abs(seconds);
-    const text = size < 60 ? size + " s" : size < 3600 ? Math.floor(size / 60) + " min"
-      : size < 86400 ? Math.floor(size / 3600) + " h" : null;
-    if (text === null) {
-      const then = new Date(at);
-      if (size < 86400 * 7 || then.getFullYear() === new Date(now).getFullYear())
-        return day.format(then) + ", " + clock.format(then);
-      return year.format(then);
-    }
+    const text = size < 60 ? size + "\u00a0s" : size < 3600 ? Math.floor(size / 60) + "\u00a0min"
+      : size < 86400 ? Math.floor(size / 3600) + "\u00a0h" : null;
+    if (text === null) return date(at, now);
     return size < 2 ? "now" : seconds < 0 ? "in " + text : text + " ago";
   }
   function writeTimes(root) {
@@ -160,7 +160,7 @@
     for (const time of root.querySelectorAll("time[datetime]")) {
       const at = Date.parse(time.dateTime);
       if (Number.isNaN(at)) continue;
-      const text = distance(at, now);
+      const text = ("date" in time.dataset ? date : distance)(at, now);
       if (time.textContent !== text) time.textContent = text;
       time.title = exact.format(at) + " · " + time.dateTime;
     }

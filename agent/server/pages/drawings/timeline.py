@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+SHOWN_ROWS: Final = 15
+"""Rows that a page shows unfolded."""
 MAX_GAPS: Final = 6
 GAP_PERCENT: Final = 6.0
 MIN_BAR_PERCENT: Final = 0.6
@@ -85,6 +87,10 @@ class Timeline:
     gaps: list[Gap]
     microseconds: int
     """From the first start to the last end."""
+
+    @property
+    def shown(self) -> int:
+        return SHOWN_ROWS
 
 
 def draw_timeline(rows: Sequence[TimelineRow]) -> Timeline:

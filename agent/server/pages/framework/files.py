@@ -5,13 +5,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.pages.framework.assets import all_assets
+from agent.server.pages.framework.assets import Asset, all_assets
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.problems import Problem
 
 pages = PageRegistry("files")
 
 _YEAR: Final = 31_536_000
+_DAY: Final = 86_400
 
 
 @pages.open_route("/assets/{name}")
@@ -20,10 +21,18 @@ async def asset(request: Request) -> Response:
     found = all_assets().get(request.path_params["name"])
     if found is None:
         raise Problem(404, "not-found", "there is nothing at this address")
-    headers = {
-        "cache-control": f"public, max-age={_YEAR}, immutable",
-        "vary": "accept-encoding",
-    }
+    return _sent(request, found, f"public, max-age={_YEAR}, immutable")
+
+
+@pages.open_route("/favicon.ico")
+async def favicon(request: Request) -> Response:
+    """Return the icon, which browsers ask for at this address where a response names none, as JSON."""
+    (icon,) = (each for each in all_assets().values() if each.media == "image/svg+xml")
+    return _sent(request, icon, f"public, max-age={_DAY}")
+
+
+def _sent(request: Request, found: Asset, kept: str) -> Response:
+    headers = {"cache-control": kept, "vary": "accept-encoding"}
     body = found.content
     if "gzip" in request.headers.get("accept-encoding", ""):
         body = found.zipped

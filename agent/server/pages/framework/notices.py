@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agent.server.grants import TokenGrant
+from agent.server.access.grants import TokenGrant
 
 Tone = Literal["done", "problem"]
 

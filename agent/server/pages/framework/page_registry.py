@@ -20,7 +20,7 @@ from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.pages.framework.renderings import Page, Version, by_latest_event
 from agent.server.pages.framework.sent_forms import SentForms, key_of
 from agent.server.problems import Problem, unsupported
-from agent.server.route_registry import Function, Method, Refusal, RouteRegistry
+from agent.server.requests.route_registry import Function, Method, Refusal, RouteRegistry
 from agent.store.db.database import Connection
 
 Read = Callable[[Connection, PageRequest], Mapping[str, Any]]

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import tzinfo
@@ -17,15 +18,15 @@ from starlette.responses import Response
 
 from agent.core.clock import to_iso
 from agent.core.escape import harmless
+from agent.server.access.sessions import cookie_name
 from agent.server.context import caller, context_of
 from agent.server.pages.framework import navigation, sent_forms, templates
 from agent.server.pages.framework.notices import Notice, Notices
 from agent.server.pages.framework.page_request import Form, PageRequest, page_request
 from agent.server.pages.framework.renderings import Page, Renderings
 from agent.server.problems import TITLES, Problem, problem_of
-from agent.server.request_guard import session_token
-from agent.server.route_registry import GRANT
-from agent.server.sessions import cookie_name
+from agent.server.requests.request_guard import session_token
+from agent.server.requests.route_registry import GRANT
 from agent.store.channels.cursors import LogPosition
 from agent.tasks.read_models import task_documents
 
@@ -43,6 +44,7 @@ HEADERS: Final = {
 }
 MEDIA: Final = "text/html; charset=utf-8"
 _MIN_ZIPPED: Final = 1000
+_AS_TASK: Final = re.compile(r"\bas (?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 # Renderings are shared. These marks cannot be guessed, so no shown text contains one.
 _CSRF_MARK: Final = f"csrf-{secrets.token_hex(16)}"
 _KEY_MARK: Final = f"key-{secrets.token_hex(16)}"
@@ -225,7 +227,15 @@ def _viewed(
 
 
 def _notice(notice: Notice) -> str:
-    return f'<p class="notice {notice.tone}" role="status">{escape(harmless(notice.text))}</p>'
+    text = str(escape(harmless(notice.text)))
+    # What was started, retried or forked is a link: the whole id says nothing to a person.
+    text = _AS_TASK.sub(_task_link, text)
+    return f'<p class="notice {notice.tone}" role="status">{text}</p>'
+
+
+def _task_link(found: re.Match[str]) -> str:
+    task_id = found["id"]
+    return f'as <a href="/tasks/{task_id}"><code>{templates.short_id(task_id)}</code></a>'
 
 
 def _encoded(text: str) -> bytes:

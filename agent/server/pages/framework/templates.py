@@ -40,6 +40,8 @@ def environment() -> Environment:
         clipped=clipped,
         first_line=first_line,
         pause_words=pause_words,
+        with_code=with_code,
+        breakable=breakable,
     )
     made.globals.update(asset=assets.url_of, seconds_between=seconds_between)
     return made
@@ -81,6 +83,23 @@ def pause_words(reason: str) -> str:
     return reason.removeprefix("budget: ").partition("; `agent ")[0]
 
 
+def with_code(text: str) -> Markup:
+    """Write a text of the engine whose parts in backticks are code."""
+    parts = [escape(harmless(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # a quotation that never ends
+        return Markup("`").join(parts)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
+
+
+def breakable(name: str) -> Markup:
+    """Write a dotted name that a narrow column may break between its words."""
+    shown = str(escape(harmless(name)))
+    return Markup(shown.replace(".", ".<wbr>").replace("_", "_<wbr>"))  # noqa: S704
+
+
 def utc(instant: str) -> str:
     """Write an instant exactly, for the tooltip."""
     return instant.replace("T", " ").replace("Z", " UTC")
@@ -94,7 +113,11 @@ def local(instant: str, zone: tzinfo | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration in the two largest units that tell something."""
+    """Write a duration in the two largest units that tell something; no line breaks inside it."""
+    return _duration(seconds).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:

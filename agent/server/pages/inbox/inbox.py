@@ -9,7 +9,6 @@ from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.channels.chat import message_texts
 from agent.core.clock import to_iso
-from agent.core.money import MICROUSD
 from agent.server.context import caller, context_of
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
@@ -18,7 +17,6 @@ from agent.server.pages.inbox import budget_cards, question_cards
 from agent.server.pages.inbox.answer_form import answer_in
 from agent.store.db.database import Connection
 from agent.store.read import attention
-from agent.tasks.operator import budget_pause
 
 pages = PageRegistry("inbox")
 
@@ -118,39 +116,3 @@ async def defer_question(request: Request, form: Form) -> Response:
     )
     later = question_cards.DEFERRALS.get(form["seconds"], f"{seconds:g} s")
     return rendering.redirect(request, rendering.back_of(form), f"You are reminded in {later}.")
-
-
-@pages.action("/tasks/{task_id}/budget", scope="approve")
-async def raise_budget(request: Request, form: Form) -> Response:
-    """Raise a budget that has paused a task, and let it go on."""
-    context, task_id = context_of(request), request.path_params["task_id"]
-    numbers = {name: _number(form, name) for name in ("tokens", "usd", "minutes")}
-    if not any(numbers.values()):
-        raise InvalidAnswerError("give tokens, dollars or minutes, greater than zero")
-    tokens, usd, minutes = numbers["tokens"], numbers["usd"], numbers["minutes"]
-    result = await context.command_pool.run(
-        lambda: budget_pause.raise_budget(
-            context.operator,
-            task_id,
-            step=form.get("step") or None,
-            tokens=None if tokens is None else int(tokens),
-            microusd=None if usd is None else round(usd * MICROUSD),
-            seconds=None if minutes is None else minutes * 60,
-        )
-    )
-    return rendering.redirect(
-        request, rendering.back_of(form), rendering.sentence(result.message) + "."
-    )
-
-
-def _number(form: Form, name: str) -> float | None:
-    text = form.get(name, "").strip().replace(",", "")
-    if not text:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        raise InvalidAnswerError(f"{text!r} is not a number") from None
-    if not 0 < number < 1e15:
-        raise InvalidAnswerError(f"{text!r} is not a number greater than zero")
-    return number

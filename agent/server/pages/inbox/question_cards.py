@@ -11,10 +11,10 @@ from typing import Any, Final
 from agent.approvals import approval_documents, permission
 from agent.approvals.permission import Principal
 from agent.core.escape import harmless_json
+from agent.server.access.sessions import CHANNEL
 from agent.server.pages.forms.schema_form import Member, members_of
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.inbox.answer_page import edit_fields, shown, text_of
-from agent.server.sessions import CHANNEL
 from agent.steps.attempt import approval_gate
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
@@ -52,6 +52,8 @@ class Card:
     choices: list[str]
     members: list[Member]
     fields: list[dict[str, Any]]
+    has_gate: bool
+    """Whether something is done after the answer; a step of the kind `approval` only asks."""
     may_answer: bool
     is_deferred: bool
     typed: dict[str, str]
@@ -84,6 +86,7 @@ def _card(
         choices=[text_of(choice) for choice in document["choices"] or []],
         members=members_of(document["schema"]),
         fields=edit_fields(document, typed),
+        has_gate=_config(document) is not None,
         may_answer=_may_answer(request, document["who"]),
         is_deferred=document["id"] in deferred,
         typed=typed,

@@ -1,10 +1,14 @@
 """Events: what happens, the newest first, by type and task."""
 
+import re
 from typing import Any, Final
 
 from agent.core.clock import to_iso
+from agent.core.escape import harmless_json
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.templates import short_id
+from agent.server.pages.tasks import step_words
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.read.recent_events import MAX_SEARCHED, recent_events
@@ -19,6 +23,7 @@ _PAGE: Final = 50
 TYPES: Final = ("task", "step", "tool_call", "approval", "budget", "state", "worker", "schedule")
 """What the types of events begin with."""
 _HIDDEN: Final = frozenset({"output"})
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @pages.page("/events", "events.html")
@@ -41,7 +46,7 @@ def event_list(connection: Connection, request: PageRequest) -> Document:
     shown = found[:_PAGE]
     last = f"{shown[-1]['xid']}-{shown[-1]['id']}" if len(found) > _PAGE else None
     return {
-        "events": [_entry(row) for row in shown],
+        "events": [shown_entry(row) for row in shown],
         "types": [("", "All", request.url(type=None, cursor=None), not kind)]
         + [
             (each, each.replace("_", " "), request.url(type=each, cursor=None), each == kind)
@@ -75,7 +80,8 @@ def _cursor(text: str | None) -> tuple[int, int] | None:
         return None
 
 
-def _entry(row: Document) -> Document:
+def shown_entry(row: Document) -> Document:
+    """Return a row of events as the page shows it."""
     data = decode(row["data"]) if row["data"] else None
     number = row["parallel_index"]
     is_item = number is not None and number >= 0
@@ -90,15 +96,20 @@ def _entry(row: Document) -> Document:
     }
 
 
+def _words(name: str, value: Any) -> str:
+    """Return one member of an event's data for a person."""
+    match value:
+        case {"message": str(message)}:
+            return f"{name}: {message}"
+        case dict() if name == "on" and value:
+            return step_words.waiting(value)
+        case str():
+            return f"{name}: {short_id(value) if _UUID.fullmatch(value) else value}"
+    return f"{name}: {harmless_json(value)}"
+
+
 def _shown(data: Any) -> str:
     """Return an event's data in one line."""
     if not isinstance(data, dict):
         return "" if data is None else str(data)
-    parts = []
-    for name, value in data.items():
-        if name in _HIDDEN:
-            continue
-        if isinstance(value, dict) and "message" in value:
-            value = value["message"]
-        parts.append(f"{name}: {value}")
-    return ", ".join(parts)
+    return ", ".join(_words(name, value) for name, value in data.items() if name not in _HIDDEN)

@@ -8,7 +8,7 @@ from agent import __version__
 from agent.channels.health_checks import channel_checks
 from agent.core.clock import to_iso
 from agent.server.context import Context
-from agent.server.metrics import DatabaseGauges, read_gauges
+from agent.server.monitoring.metrics import DatabaseGauges, read_gauges
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
 from agent.store.channels import cursors

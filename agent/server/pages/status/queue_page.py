@@ -12,7 +12,7 @@ from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.problems import Problem
-from agent.server.route_registry import client_address
+from agent.server.requests.route_registry import client_address
 from agent.store.db.database import Connection
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import work_commands

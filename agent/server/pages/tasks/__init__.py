@@ -2,7 +2,7 @@
 
 - `task_list`, `bulk`: search, filters, and commands on what was chosen.
 - `task_page`: one task. `step_list` and `task_drawings` (graph, timeline) are parts of it;
-  `task_commands` says which buttons it has and what follows, `task_actions` is what they do.
+  `task_commands` says which buttons it has and what follows, `task_actions` and `budget_action` are what they do.
 - `step_page`: one step with its attempts; `fork_page`: where to start again, with which input.
 - `step_words`: statuses and waits in words.
 """

@@ -14,7 +14,7 @@ from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.pages.tasks.task_list import filter_of
 from agent.server.problems import Problem
-from agent.server.route_registry import client_address
+from agent.server.requests.route_registry import client_address
 from agent.store.db.database import Connection
 from agent.store.read import task_list as rows
 from agent.tasks.errors import NotFoundError, RefusedError

@@ -28,6 +28,8 @@ class StepEntry:
     step: Document
     status: str
     reason: str
+    until: str | None
+    """When its wait ends, if that is known."""
     attempt: str
     took: str
     path: str
@@ -104,6 +106,7 @@ def _entry(step: Document, task: Document) -> StepEntry:
         step,
         step_words.shown_status(step, task["status"]),
         step_words.reason(step, task["status"]),
+        step_words.until(step, task["status"]),
         step_words.attempt(step),
         took(step),
         f"/tasks/{task['id']}/steps/{quote(step['name'], safe='')}",

@@ -41,6 +41,7 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
     return {
         "step": step,
         "reason": step_words.reason(step, "running"),
+        "until": step_words.until(step, "running"),
         "attempts": attempts,
         "opened": _opened(attempts),
         "calls": calls,

@@ -37,6 +37,9 @@ WORDS: Final = {
     "canceled": "canceled",
 }
 
+DUE: Final = "is due"
+"""A wait for a time, which stands behind these words."""
+
 
 def shown_status(step: Document, task_status: str) -> str:
     """Return a step's status for people: `kept` from an earlier task, `canceled` with its task."""
@@ -76,8 +79,8 @@ def waiting(on: Document) -> str:
             return "waits for the artifact store"
         case Timer(turn_after=str()):
             return "waits for its turn in the conversation"
-        case Timer() as timer:
-            return f"waits until {(to_iso(timer.at) or '')[:16].replace('T', ' ')} UTC"
+        case Timer():
+            return DUE
         case Child():
             return "waits for its child task" + (
                 ", which waits for a person" if on.get("asks") else ""
@@ -85,6 +88,14 @@ def waiting(on: Document) -> str:
         case Items() | Work() as others:
             return _for_others(others)
     return "waits"
+
+
+def until(step: Document, task_status: str) -> str | None:
+    """Return when the time comes that a step waits for; pages write it as the viewer's local time."""
+    if step["status"] != "waiting" or task_status in TASK_ENDED:
+        return None
+    on = waits.from_document(step["waiting_on"] or {})
+    return to_iso(on.at) if isinstance(on, Timer) and waiting(step["waiting_on"]) == DUE else None
 
 
 def _for_others(on: Items | Work) -> str:

@@ -6,7 +6,13 @@ from typing import Any, Final
 
 from agent.server.pages.drawings.folding import GraphStep
 from agent.server.pages.drawings.graph_drawing import GraphDrawing, Node, draw_graph
-from agent.server.pages.drawings.timeline import Span, Timeline, TimelineRow, draw_timeline
+from agent.server.pages.drawings.timeline import (
+    SHOWN_ROWS,
+    Span,
+    Timeline,
+    TimelineRow,
+    draw_timeline,
+)
 from agent.server.pages.tasks import step_words
 from agent.server.pages.tasks.step_list import items_note
 from agent.workflows.graph import Graph
@@ -15,6 +21,7 @@ Document = dict[str, Any]
 
 _MOST_ROWS: Final = 40
 _MOST_SPANS: Final = 60
+_LOUD: Final = frozenset({"failed", "running", "waiting", "paused"})
 _ENDINGS: Final = {
     "step.succeeded": "succeeded",
     "step.failed": "failed",
@@ -81,16 +88,28 @@ def task_timeline(task: Document, now: int) -> Timeline:
     is_open = task["ended_at"] is None
     rows: list[TimelineRow] = []
     steps = {step["index"]: step for step in task["steps"]}
-    ordered = sorted(by_step, key=lambda index: by_step[index][0][3])
-    for index in ordered:
-        step = steps.get(index)
-        if step is None or len(rows) >= _MOST_ROWS:
-            continue
+    for index in _chosen(
+        {index: by_step[index][0][3] for index in by_step if index in steps}, steps
+    ):
+        if len(rows) >= _MOST_ROWS:
+            break
+        step = steps[index]
         spans = _spans(by_step[index], now if is_open else None)
         href = f"/tasks/{task['id']}/steps/{step['name']}"
         rows.append(TimelineRow(step["name"], tuple(spans[:_MOST_SPANS]), 0, href))
         rows += [_child_row(child, now) for child in children.get(step["name"], ())]
     return draw_timeline([row for row in rows[:_MOST_ROWS] if row.spans])
+
+
+def _chosen(starts: dict[int, int], steps: dict[int, Document]) -> list[int]:
+    """Return the steps to draw in the order of their starts.
+
+    Those that need attention are among the rows that the page does not fold.
+    """
+    by_start = sorted(starts, key=lambda index: starts[index])
+    ranked = sorted(by_start, key=lambda index: steps[index]["status"] not in _LOUD)
+    first = set(ranked[:SHOWN_ROWS])
+    return sorted(ranked[:_MOST_ROWS], key=lambda index: (index not in first, starts[index]))
 
 
 def _spans(changes: Iterable[tuple[str, int, str, int]], now: int | None) -> list[Span]:

@@ -106,7 +106,7 @@ def _waits(task: Document) -> list[Document]:
         if "retry_at" in wait:
             waits.append({"step": wait["step"], "text": "tries again", "at": wait["retry_at"]})
         elif isinstance(on, Timer) and not on.store_error and not on.turn_after:
-            waits.append({"step": wait["step"], "text": "goes on", "at": to_iso(on.at)})
+            waits.append({"step": wait["step"], "text": "is due", "at": to_iso(on.at)})
         elif not asks_person(on):
             waits.append({"step": wait["step"], "text": step_words.waiting(wait), "at": None})
     return waits

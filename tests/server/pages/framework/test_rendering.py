@@ -57,6 +57,24 @@ def test_a_session_is_no_token(running: Running, visitor: httpx.Client) -> None:
     assert visitor.get("/api/v1/tasks").status_code == 401
 
 
+def test_a_person_at_a_wrong_address_sees_a_page(running: Running, visitor: httpx.Client) -> None:
+    """A browser gets a page, with the way back or how to sign in; a program gets a problem document."""
+    browser = {"Accept": "text/html,application/xhtml+xml"}
+    missing = visitor.get("/tasks/a/b/c", headers=browser)
+    assert (missing.status_code, "Go to the inbox" in missing.text) == (404, True)
+    with running.client("") as stranger:
+        assert "<h1>" in stranger.get("/sign-in", headers=browser).text
+        assert stranger.get("/sign-in").json()["status"] == 404
+
+
+def test_browsers_find_an_icon_where_no_page_names_one(running: Running) -> None:
+    """A browser that shows a JSON document asks for it: that is no failed login."""
+    with running.client("") as stranger:
+        icon = stranger.get("/favicon.ico")
+    assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.headers["cache-control"] == "public, max-age=86400"
+
+
 def test_renderings_are_shared_and_csrf_tokens_are_not(running: Running) -> None:
     """Two sessions of one scope get the same page, each with its own token and key of its forms."""
     texts = []

@@ -55,8 +55,12 @@ def test_a_used_up_budget_is_raised(
     assert "of 10 used" in page
     address = f"/tasks/{task_id}/budget"
     for wrong in ({}, {"tokens": "many"}, {"tokens": "-5"}):
-        refused = visitor.post(address, data={"csrf": _csrf(visitor), **wrong})
-        assert refused.status_code == 422, wrong
+        for back, heading in (("/", "Inbox"), (f"/tasks/{task_id}", "summarize-letter")):
+            form = {"csrf": _csrf(visitor), "back": back, **wrong}
+            refused = visitor.post(address, data=form)
+            assert refused.status_code == 422, wrong
+            assert f"<h1>{heading}</h1>" in refused.text
+            assert f'value="{wrong.get("tokens", "")}"' in refused.text
     raised = visitor.post(address, data={"csrf": _csrf(visitor), "tokens": "100,000", "back": "/"})
     assert (raised.status_code, raised.headers["location"]) == (303, "/")
     running.wait_for_task(client, task_id, "succeeded")
@@ -110,6 +114,8 @@ def test_a_question_for_one_session(running: Running, client: httpx.Client) -> N
             browser.cookies.set(running.server.cookie, sign_in(running, name=name))
             page = browser.get(f"/questions/{asked['id']}").text
             assert (address in page) is may
+            # The step only asks: nothing is done in it that the question would come before.
+            assert "asks in <strong>ask</strong>" in page
             assert ("Only page:the-one may answer" in page) is not may
             form = {"csrf": _csrf(browser), "decision": "approve"}
             assert browser.post(address, data=form).status_code == (303 if may else 403)

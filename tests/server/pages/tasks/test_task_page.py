@@ -32,11 +32,12 @@ steps:
   tell: {depends_on: [pay], shell: {argv: [echo, told], effect: none}}
 output: "{{ steps.pay.output.stdout | trim }}"
 """
+LATER = "name: later\nsteps: {rest: {wait: 6h}}\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _workflows(running: Running) -> None:
-    for text in (SHAPES, GATED, PAYING):
+    for text in (SHAPES, GATED, PAYING, LATER):
         running.add_workflow(text)
 
 
@@ -242,3 +243,16 @@ def test_the_page_of_a_group_lists_its_items(visitor: httpx.Client, failed: str)
     item = visitor.get(f"/tasks/{failed}/steps/lines%5B2%5D")
     assert item.status_code == 200
     assert "Item</h2>" in item.text
+
+
+def test_a_time_that_a_step_waits_for_is_shown_as_a_time(
+    client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """In the header, in the list of steps and on the step's page: the script writes it as local time."""
+    task_id = start(client, "later")
+    waits(client, task_id)
+    text = visitor.get(f"/tasks/{task_id}").text
+    assert re.search(r"<b>rest</b> is due <time datetime", text)
+    assert re.search(r'<span class="step-why">is due <time datetime', text)
+    assert "Is due <time datetime" in visitor.get(f"/tasks/{task_id}/steps/rest").text
+    client.post(f"/api/v1/tasks/{task_id}/cancel")

@@ -1,0 +1,1 @@
+"""Example responses for the OpenAPI description; a test checks them against the schemas."""

@@ -1,0 +1,216 @@
+"""A lease in the hands of its worker: what it reports, how it ends, and what the worker hears of it.
+
+Values are checked and stored before the call; the call itself is a part of the worker's next commit.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agent.approvals.permission import Principal
+from agent.core.clock import Clock, to_iso
+from agent.core.redaction import everywhere
+from agent.core.state_machine import WORK_LEASED, TaskStatus
+from agent.server import work_values
+from agent.server.db_pool import DbPool
+from agent.server.work_values import WorkValues
+from agent.steps.types.outcome import Json
+from agent.store.artifacts import artifact_rows
+from agent.store.db import json_values
+from agent.store.db.database import Connection
+from agent.store.engine import snapshot_rows
+from agent.store.read import work_views
+from agent.tasks.errors import LeaseLostError, RefusedError
+from agent.tasks.rules.work_parts import LeaseAction, LeaseCall, LeaseResult, parse_lease
+
+Document = dict[str, Any]
+Commit = Callable[[LeaseCall], Awaitable[LeaseResult]]
+
+
+class HeldLease:
+    """The calls under one lease, for one caller."""
+
+    def __init__(
+        self,
+        principal: Principal,
+        lease_id: str,
+        commit: Commit,
+        values: WorkValues,
+        read_pool: DbPool,
+        clock: Clock,
+    ) -> None:
+        """Take a lease's id; raise `LeaseLostError` for what is none."""
+        address = parse_lease(lease_id)
+        if address is None:
+            raise LeaseLostError("unknown")
+        self._principal = principal
+        self._lease_id = lease_id
+        self._address = address
+        self._commit = commit
+        self._values = values
+        self._read_pool = read_pool
+        self._clock = clock
+
+    async def running(self) -> Document:
+        """Record that the work begins."""
+        return _state(await self._call("running"))
+
+    async def heartbeat(self, snapshot: str | None = None) -> Document:
+        """Extend the lease; return what to do."""
+        address = self._address
+
+        def read(connection: Connection) -> tuple[Document | None, str | None]:
+            facts = work_views.lease_facts(connection, address.work_id)
+            newest = None
+            if facts is not None and snapshot is not None:
+                newest = snapshot_rows.newest(connection, [facts["task_id"]]).get(facts["task_id"])
+            return facts, newest
+
+        facts, newest = await self._read_pool.read(read)
+        state = self._unwritten(facts)
+        if state is None:
+            state = _state(await self._call("heartbeat"))
+        if state["action"] == "continue" and newest is not None and newest != snapshot:
+            state |= {"action": "changed", "snapshot": newest}
+        return state
+
+    def _unwritten(self, facts: Document | None) -> Document | None:
+        """Return the answer to a heartbeat that changes nothing: the lease was extended lately."""
+        if (
+            facts is None
+            or facts["lease_id"] != self._lease_id
+            or facts["status"] not in WORK_LEASED
+        ):
+            return None
+        left = facts["lease_expires_at"] - self._clock.now()
+        if not self._principal.may_work(facts["queue"]) or left <= facts["lease_us"] * 2 // 3:
+            return None
+        if facts["task_status"] not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
+            return None
+        action = "pause" if facts["task_status"] == TaskStatus.PAUSED else "continue"
+        expires_at = to_iso(facts["lease_expires_at"])
+        return {"action": action, "lease_expires_at": expires_at, "snapshot": None}
+
+    async def checkpoint(self, value: Json) -> Document:
+        """Save a value for the next attempt."""
+        text = work_values.text(value, "value")
+        return _state(await self._call("checkpoint", text=text))
+
+    async def log(self, text: str, stream: str = "log") -> Document:
+        """Write to the step's log."""
+        message = everywhere.redact(text)
+        return _state(await self._call("log", message=message, stream=stream))
+
+    async def artifact(self, name: str, value: Json) -> Document:
+        """Keep a value beside the step's output; an event names it."""
+        text, size = self._values.artifact_text(value)
+        # Checked before anything is stored, and again with the event.
+        await self._call("heartbeat")
+        digest = await self._values.keep(text)
+        reference = artifact_rows.reference(digest)
+        await self._call("artifact", label=name, output={**reference, "size": size})
+        return {"hash": digest, "size": size, "name": name}
+
+    async def snapshot(
+        self,
+        value: Json,
+        label: str | None = None,
+        client_token: str | None = None,
+    ) -> Document:
+        """Append a value to the task's context; a repetition with the same token gets the same id."""
+        text = work_values.snapshot_text(value)
+        result = await self._call("snapshot", text=text, label=label, client_token=client_token)
+        return {"snapshot": result.snapshot_id}
+
+    async def complete(
+        self,
+        output: Json = None,
+        snapshot: tuple[Json, str | None] | None = None,
+    ) -> Document:
+        """End the step with its output."""
+        output, text = await self._values.output(self._address, output)
+        appended = None
+        if snapshot is not None:
+            appended = (work_values.snapshot_text(snapshot[0]), snapshot[1])
+        result = await self._call("complete", text=text, output=output, snapshot=appended)
+        self._values.forget(self._address)
+        return _ended(result)
+
+    async def fail(
+        self,
+        message: str,
+        *,
+        code: str = "failed",
+        retryable: bool = True,
+        delay: float | None = None,
+    ) -> Document:
+        """End the attempt without success."""
+        return _ended(
+            await self._call(
+                "fail",
+                message=everywhere.redact(message),
+                code=code,
+                is_retryable=retryable,
+                delay_seconds=delay,
+            )
+        )
+
+    async def release(self, reason: str, checkpoint: Json = None) -> Document:
+        """Give the work back."""
+        message, saved = everywhere.redact(reason), work_values.checkpoint_text(checkpoint)
+        return _ended(await self._call("release", message=message, checkpoint=saved))
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        choices: list[Json] | None = None,
+        schema: dict[str, Json] | None = None,
+        who: list[str] | None = None,
+        expires: float | None = None,
+        checkpoint: Json = None,
+    ) -> Document:
+        """Park the step with a question to a person."""
+        asked = {"choices": choices, "schema": schema, "who": who, "expires_seconds": expires}
+        json_values.encode(asked, "the question")
+        return _ended(
+            await self._call(
+                "ask",
+                message=everywhere.redact(question),
+                question=asked,
+                checkpoint=work_values.checkpoint_text(checkpoint),
+            )
+        )
+
+    async def block(self, reason: str, checkpoint: Json = None) -> Document:
+        """Park the step until a person says how it goes on."""
+        return await self.ask(f"blocked: {reason}", checkpoint=checkpoint)
+
+    async def _call(self, action: LeaseAction, **members: Any) -> LeaseResult:
+        """Apply a call with the next commit; raise `LeaseLostError` if its lease does not count."""
+        may_work = self._principal.may_work
+        result = await self._commit(
+            LeaseCall(self._lease_id, self._address, action, may_work, **members)
+        )
+        if result.lost is not None:
+            raise LeaseLostError(result.lost)
+        if result.refusal is not None:
+            raise RefusedError(result.refusal)
+        return result
+
+
+def _state(result: LeaseResult) -> Document:
+    return {
+        "action": result.directive,
+        "lease_expires_at": to_iso(result.lease_expires_at),
+        "snapshot": None,
+    }
+
+
+def _ended(result: LeaseResult) -> Document:
+    return {
+        "step": result.step_status,
+        "task": result.task_id,
+        "is_late": result.is_late,
+        "approval": result.approval_id,
+        "snapshot": result.snapshot_id,
+    }
