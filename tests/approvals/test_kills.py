@@ -5,7 +5,6 @@ locks of rows and workers that are given up by their silence, is met as often by
 """
 
 import random
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -29,6 +28,7 @@ from agent.workflows.compile.compiler import compile_text
 from tests.support.cli import Cli
 from tests.support.effort import short_or_full
 from tests.support.engine import find_violations
+from tests.support.free_port import free_port
 
 TASKS = short_or_full({"sqlite": 15, "postgres": 8}, {"sqlite": 100, "postgres": 20})
 QUESTIONS = 10
@@ -174,9 +174,7 @@ def test_answers_count_once_each_through_kills(
     """Each question is decided once, no answer is lost, and every task ends."""
     tasks = TASKS[kind]
     questions = tasks * QUESTIONS
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     cli.environment |= {
         "AGENT_SERVER__PORT": str(port),
         "AGENT_CHANNELS__WEBHOOK__SECRET": "env:HOOK",

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.cli import PROGRAM, Cli
+from tests.support.free_port import free_port
 
 LIMIT = 128
 STEPS = """\
@@ -24,9 +25,7 @@ def test_idle_connections_do_not_fail_tasks(cli: Cli) -> None:
     limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *PROGRAM]
     cli("init")
     cli.write("workflows/steps.yaml", STEPS)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     cli.environment["AGENT_SERVER__PORT"] = str(port)
     cli.program = limited
     with cli.daemon(), ExitStack() as opened:

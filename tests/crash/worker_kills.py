@@ -24,6 +24,7 @@ from tests.crash.errands import misdeeds, paths
 from tests.crash.processes import ROOT, Agents, agents, eventually
 from tests.crash.queue_worker import HANDLER_SECONDS, QUEUE
 from tests.support.fork_server import ForkedProcess, ForkServer
+from tests.support.free_port import free_port
 
 WORKERS = 8
 LEASE_SECONDS = 3
@@ -214,7 +215,7 @@ def round_of(
     directory: Path, url: str, seed: str, fork_server: ForkServer | None = None, *, crowd: int = 6
 ) -> Iterator[Round]:
     """Yield a round with this number of open tasks; none of its processes is left running afterwards."""
-    port = _free_port()
+    port = free_port()
     settings = {**_SETTINGS, "AGENT_SERVER__PORT": str(port)}
     with agents(
         directory, url, settings, fork_server=fork_server, pause_seconds=PAUSE_SECONDS
@@ -224,13 +225,3 @@ def round_of(
             yield current
         finally:
             current.end_processes()
-
-
-def _free_port() -> int:
-    """Return a port that no outgoing connection takes while the agent is down."""
-    chance = random.Random()
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) != 0:
-                return port

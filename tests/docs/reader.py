@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from tests.docs.blocks import ROOT, Block
 from tests.docs.matching import match_output, with_known_ids
 from tests.support.cli import PATIENCE_SECONDS, Cli
+from tests.support.free_port import free_port
 
 _PORTS = ("8420", "8431")
 """Ports that pages name: the agent's own, and a web server's that a page starts. Each run uses others."""
@@ -38,7 +38,7 @@ class Reader:
     def __init__(self, directory: Path, *, has_examples: bool) -> None:
         self._ids: dict[str, str] = {}
         self._daemon = contextlib.ExitStack()
-        self._ports = {port: str(_free_port()) for port in _PORTS}
+        self._ports = {port: str(free_port()) for port in _PORTS}
         self._groups: list[int] = []
         self._home = directory
         self._here = directory / "page"
@@ -175,9 +175,3 @@ def _is_read(command: str) -> bool:
 def _copy_examples(directory: Path) -> None:
     """Give the page what a clone has: the examples (a copy, since tasks write beside them)."""
     shutil.copytree(ROOT / "examples", directory / "examples")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

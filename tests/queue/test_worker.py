@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import pytest
 from agent.core.clock import Clock
 from agent.queue import AsyncWork, QueueError, Work, Worker, handler
 from tests.support.cli import ROOT
+from tests.support.free_port import free_port
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.queue_bench import QueueBench
 from tests.support.server import PATIENCE_SECONDS, Running, wait_for
@@ -192,7 +192,7 @@ def test_the_result_waits_for_an_agent_that_is_down(
         assert may_end.wait(PATIENCE_SECONDS)
         return f"attempt {work.attempt}"
 
-    port = _free_port()
+    port = free_port()
     with Running(Database(sqlite_url), tmp_path, port=port) as first, first.client() as client:
         bench = QueueBench(first, client)
         task_id = bench.start("patient")
@@ -213,7 +213,7 @@ def test_a_worker_may_start_before_its_agent(sqlite_url: str, tmp_path: Path) ->
     """It tries again until the agent answers."""
     from agent.store.db.database import Database
 
-    port = _free_port()
+    port = free_port()
     worker = Worker(
         handler("early")(lambda work: work.attempt), server=f"127.0.0.1:{port}", token="unknown"
     )
@@ -387,10 +387,3 @@ def _program(bench: QueueBench, text: str, *arguments: str) -> "subprocess.Popen
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        port: int = tried.getsockname()[1]
-        return port

@@ -3,9 +3,7 @@
 import http.client
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+
+from tests.support.free_port import free_port
 
 ROOT: Final = Path(__file__).parent.parent.parent
 PATIENCE_SECONDS: Final = 120.0
@@ -44,7 +44,7 @@ class Household:
 
     def __init__(self, directory: Path, database_url: str | None, workers: int) -> None:
         self.directory = directory
-        self.port = _free_port()
+        self.port = free_port()
         self._wanted = ["up", *["worker"] * workers]
         self.processes: list[subprocess.Popen[bytes]] = []
         inherited = {
@@ -188,13 +188,3 @@ def patiently(
             if time.monotonic() > give_up:
                 raise TimeoutError(f"{what}: {error}") from error
             time.sleep(pause)
-
-
-def _free_port() -> int:
-    """Return a port that no outgoing connection takes while the agent is down."""
-    chance = random.Random()
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) != 0:
-                return port

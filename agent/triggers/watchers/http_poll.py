@@ -9,11 +9,13 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import structlog
 
+from agent.core.clock import SECOND
 from agent.steps.attempt.secrets import Secrets, references
 from agent.steps.types.errors import DefiniteFailure
 from agent.triggers.watchers.source import Json, PollContext, SourceError
@@ -70,12 +72,12 @@ async def get(
         raise SourceError(redact(f"{shown(url)}: {text}")) from None
     if response.status == 304 and validators:
         # The answer need not repeat the validators.
-        fresh = _new_validators(response)
+        fresh = _new_validators(response, context)
         return _fetched(None, response, {**known, **{k: v for k, v in fresh.items() if v}})
     body = _whole_body(url, response, context)
     body_hash = hashlib.sha256(body).hexdigest()
     made = {
-        **_new_validators(response),
+        **_new_validators(response, context),
         "body_hash": body_hash,
         "definition": _definition(keys),
         "moved_to": shown(str(response.url)) if response.is_moved else None,
@@ -95,11 +97,33 @@ def _fetched(body: bytes | None, response: Any, cursor: dict[str, Json]) -> Fetc
     )
 
 
-def _new_validators(response: Any) -> dict[str, Json]:
+def _new_validators(response: Any, context: PollContext) -> dict[str, Json]:
+    if _may_change_within_its_second(response, context):
+        return {"etag": None, "modified": None}
     return {
         "etag": _sendable(response.headers.get("etag")),
         "modified": _sendable(response.headers.get("last-modified")),
     }
+
+
+def _may_change_within_its_second(response: Any, context: PollContext) -> bool:
+    """Whether a document is so new that a later change may leave its validators as they are.
+
+    `Last-Modified` counts whole seconds, and web servers make an `ETag` of it and the size. A document
+    that was changed in the second of its response can change again in that second (RFC 9110, 8.8.2.2).
+    """
+    modified = _seconds(response.headers.get("last-modified"))
+    if modified is None:
+        return False
+    responded = _seconds(response.headers.get("date"))
+    return modified + 1 > (context.clock.now() / SECOND if responded is None else responded)
+
+
+def _seconds(date: str | None) -> float | None:
+    try:
+        return None if date is None else parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _whole_body(url: str, response: Any, context: PollContext) -> bytes:

@@ -1,12 +1,12 @@
 """Questions at a real terminal: asked where the task is followed, and never decided by accident."""
 
 import getpass
-import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.cli import Cli
+from tests.support.free_port import free_port
 from tests.support.terminal import Terminal
 
 PAYING = """\
@@ -193,9 +193,7 @@ def test_what_was_typed_before_the_question_is_no_answer(cli: Cli, at_terminal: 
 def test_an_answer_by_schema_over_http(cli: Cli, at_terminal: Open) -> None:
     """With --server: the token's scopes decide who may answer; a wrong value is asked for again."""
     cli.write("typed.yaml", TYPED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     cli.environment["AGENT_SERVER__PORT"] = str(port)
     with cli.daemon():
         address = f"http://127.0.0.1:{port}"

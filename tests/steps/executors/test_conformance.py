@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.conformance import CLUSTERS, EXECUTORS, JOBS, Place, background, has_ended
+from tests.support.free_port import free_port
 
 pytestmark = pytest.mark.process
 
@@ -27,7 +28,7 @@ def clusters() -> Iterator[dict[str, str]]:
 
 def _start_clusters(stack: ExitStack) -> dict[str, str]:
     python = Path(sys.executable).parent
-    ray_port, dask_port = _free_port(), _free_port()
+    ray_port, dask_port = free_port(), free_port()
     head = [str(python / "ray"), "start", "--head", "--block", "--num-cpus=4"]
     head += [f"--port={ray_port}", "--include-dashboard=false", "--disable-usage-stats"]
     stack.enter_context(background(*head))
@@ -41,13 +42,6 @@ def _start_clusters(stack: ExitStack) -> dict[str, str]:
     for port in (ray_port, dask_port):
         _wait_for_port(port)
     return {"ray": f"127.0.0.1:{ray_port}", "dask": scheduler}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for_port(port: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from agent.core.clock import SECOND
 from agent.steps.attempt.services import Limits
 from agent.triggers.watchers import http_poll
 from agent.triggers.watchers.source import PollContext, SourceError
@@ -64,6 +65,26 @@ def test_the_validators_of_a_response_make_the_next_request_conditional() -> Non
         assert second.cursor == first.cursor
         assert server.received[1].headers["if-none-match"] == 'W/"one"'
         assert server.received[1].headers["if-modified-since"] == date
+
+    watching(test)
+
+
+@pytest.mark.parametrize("date", [None, 1_700_000_000, 1_700_000_001])
+def test_a_change_in_the_second_of_the_response_is_seen(date: int | None) -> None:
+    """A document that is new in that second can change again and keep its validators."""
+
+    async def test(server: Server, context: PollContext) -> None:
+        context.clock.set_to(1_700_000_000 * SECOND + SECOND // 2)
+        modified = formatdate(1_700_000_000, usegmt=True)
+        validators = {"ETag": '"6553f100-6"', "Last-Modified": modified}
+        if date is not None:
+            validators["Date"] = formatdate(date, usegmt=True)
+        server.routes["/it"] = answer(200, b"120.00", validators)
+        first = await get(server, context)
+        await get(server, context, first.cursor)
+        is_conditional = "if-modified-since" in server.received[1].headers
+        assert is_conditional is (date == 1_700_000_001)
+        assert ("if-none-match" in server.received[1].headers) is is_conditional
 
     watching(test)
 

@@ -18,6 +18,7 @@ from agent.core.waits import UnknownCall
 from agent.steps.types.outcome import Failed, Retry, Succeeded, Waiting
 from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import PATIENCE_SECONDS, Trial, run
+from tests.support.free_port import free_port
 
 SERVER = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
 PLAIN = str(Path(__file__).parents[3] / "support" / "plain_mcp_server.py")
@@ -50,9 +51,7 @@ def http(did: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[McpSettings]:
     """Return a server that listens on loopback."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "DID": str(did)}
     child = subprocess.Popen([sys.executable, SERVER, "http", str(port)], env=environment)
     try:
