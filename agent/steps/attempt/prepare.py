@@ -1,7 +1,7 @@
 """What an attempt does before its kind runs: condition, items, rendered configuration, approval.
 
 Templates are rendered here, at the attempt's start and outside every transaction. A configuration
-without templates is check_config once per definition and cached.
+without templates is checked once per definition and cached.
 """
 
 from collections.abc import Callable, Mapping

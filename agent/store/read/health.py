@@ -29,7 +29,7 @@ def task_counts_up_to(connection: Connection, most: int) -> dict[str, int]:
     counts = {}
     for status in sorted(TaskStatus):
         ((count,),) = connection.query(
-            "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = :status LIMIT :most) AS some",
+            "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = :status LIMIT :most) AS counted",
             status=status.value,
             most=most,
         )
