@@ -1339,8 +1339,8 @@ MUTANTS: Final = (
         "the token of a claim is ignored",
         "a repeated claim leases other work, and the first lease is lost",
         "agent/tasks/rules/work_claims.py",
-        "    rows = work_rows.by_client_token(tx, tokens) if tokens else []\n",
-        "    rows = []\n",
+        "    known = [(token, status, Candidate(*columns)) for token, status, *columns in claimed]\n",
+        "    known: list[tuple[str, str, Candidate]] = []\n",
     ),
     Mutant(
         "a late result settles its step",

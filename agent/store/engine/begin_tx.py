@@ -6,10 +6,10 @@ one has changed. The version of a task is the id of the transaction that wrote i
 changes without a write to its task.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from agent.store.db.database import Connection, DeferredRows
 from agent.store.db.dialect import Sql
@@ -30,6 +30,8 @@ class TxStart:
     tasks: reads.Rows
     steps: reads.Rows
     due: reads.Rows
+    more: list[reads.Rows]
+    """What further statements answered."""
 
 
 @cache
@@ -45,14 +47,15 @@ def begin(
     steps: tuple[tuple[str, ...], list[tuple[str, int, int]]],
     due: tuple[int, int],
     *,
+    more: Sequence[reads.Statement] = (),
     is_waiting: bool = False,
 ) -> TxStart:
     """Advance the worker's number, lock and read tasks, read steps, and query what is due.
 
-    A later statement reads the steps, so that they are not older than the lock of their task. The
-    fence comes first: the transaction of a dead worker changes nothing.
+    Later statements read the steps and `more`, so that they are not older than the lock of their
+    task. The fence comes first: the transaction of a dead worker changes nothing.
     """
-    statements: list[tuple[str, dict[str, Any]]] = [
+    statements: list[reads.Statement] = [
         (_fence(tx.sql), {"id": worker_id, "turn": tx_number, "before": tx_number - 1})
     ]
     if tasks[1]:
@@ -62,12 +65,14 @@ def begin(
         statements.append((reads.addresses_statement(tx.sql, steps[0]), {"rows": set_of(steps[1])}))
     if due[1] > 0:
         statements.append((reads.due_statement(tx.sql), {"now": due[0], "most": due[1]}))
+    statements += more
     answers = iter(tx.query_each(statements))
     return TxStart(
         fence=next(answers),
         tasks=next(answers) if tasks[1] else [],
         steps=next(answers) if steps[1] else [],
         due=next(answers) if due[1] > 0 else [],
+        more=list(answers),
     )
 
 

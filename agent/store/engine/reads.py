@@ -13,6 +13,8 @@ from agent.store.db.dialect import Sql
 from agent.store.db.json_values import set_of
 
 Rows = list[tuple[Any, ...]]
+Statement = tuple[str, dict[str, Any]]
+"""SQL and its parameters: what is to be read in one round trip with others."""
 
 
 def _columns(names: Sequence[str], table: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.db.json_values import set_of
-from agent.store.engine.reads import Rows
+from agent.store.engine.reads import Statement
 
 TYPES: Final[Mapping[str, ColumnType]] = {
     "id": "text",
@@ -129,10 +129,32 @@ def _by_id(sql: Sql) -> str:
     return f"SELECT {_SELECTED} FROM work AS w WHERE w.id IN {sql.ids()}"
 
 
+def find_statement(sql: Sql, work_ids: Iterable[str]) -> Statement:
+    """Return the statement that selects rows by their ids."""
+    return _by_id(sql), {"ids": set_of(sorted(work_ids))}
+
+
 def find(connection: Connection, work_ids: Iterable[str]) -> dict[str, WorkRow]:
     """Return rows by their ids."""
-    rows = connection.query(_by_id(connection.sql), ids=set_of(sorted(work_ids)))
-    return {row[0]: WorkRow(*row) for row in rows}
+    sql, params = find_statement(connection.sql, work_ids)
+    return {row[0]: WorkRow(*row) for row in connection.query(sql, **params)}
+
+
+@cache
+def _claimable(sql: Sql) -> str:
+    return (
+        f"SELECT {_SELECTED}, s.checkpoint,"
+        " (SELECT max(c.id) FROM context_snapshots AS c WHERE c.task_id = w.task_id)"
+        f" FROM work AS w JOIN steps AS s ON s.id = w.step_id WHERE w.id IN {sql.ids()}"
+    )
+
+
+def claimable_statement(sql: Sql, work_ids: Iterable[str]) -> Statement:
+    """Return the statement that selects rows with what their claim says besides.
+
+    That is the checkpoint of the step, and the id of the newest snapshot of the task.
+    """
+    return _claimable(sql), {"ids": set_of(sorted(work_ids))}
 
 
 _CANDIDATES: Final = """
@@ -153,35 +175,30 @@ def _candidates(sql: Sql) -> str:
     )
 
 
-def candidates(connection: Connection, queues: Iterable[str], most: int) -> Rows:
-    """Return (id, task id, step index, parallel index, queue, priority) of the first work of queues."""
-    statement = _candidates(connection.sql)
-    names = sorted(set(queues))
-    if connection.sql.name == "sqlite":
-        return [
-            row for queue in names for row in connection.query(statement, queue=queue, most=most)
-        ]
-    return connection.query(statement, rows=set_of([[queue] for queue in names]), most=most)
+def candidate_statements(sql: Sql, queues: Iterable[str], most: int) -> list[Statement]:
+    """Return what selects the first work of queues.
+
+    The columns are id, task id, step index, parallel index, queue and priority.
+    """
+    names, statement = sorted(set(queues)), _candidates(sql)
+    if sql.name == "sqlite":
+        return [(statement, {"queue": queue, "most": most}) for queue in names]
+    if not names:
+        return []
+    return [(statement, {"rows": set_of([[queue] for queue in names]), "most": most})]
 
 
-def by_client_token(connection: Connection, tokens: Iterable[str]) -> Rows:
-    """Return (token, status) and the columns of `candidates`, of what tokens have claimed."""
-    return connection.query(
+@cache
+def _by_client_token(sql: Sql) -> str:
+    return (
         "SELECT client_token, status, id, task_id, step_index, parallel_index, queue, priority"
-        f" FROM work WHERE client_token IN {connection.sql.ids()} ORDER BY id",
-        ids=set_of(sorted(set(tokens))),
+        f" FROM work WHERE client_token IN {sql.ids()} ORDER BY id"
     )
 
 
-def has_queued(connection: Connection, queues: Iterable[str]) -> bool:
-    """Whether any of the queues has work that could be claimed."""
-    return bool(candidates(connection, queues, 1))
+def token_statement(sql: Sql, tokens: Iterable[str]) -> Statement:
+    """Return the statement that selects what tokens have claimed.
 
-
-def checkpoints(connection: Connection, step_ids: Iterable[str]) -> dict[str, str | None]:
-    """Return the checkpoints of steps."""
-    rows = connection.query(
-        f"SELECT id, checkpoint FROM steps WHERE id IN {connection.sql.ids()}",
-        ids=set_of(sorted(step_ids)),
-    )
-    return dict(rows)
+    The columns are token and status, and those of `candidate_statements`.
+    """
+    return _by_client_token(sql), {"ids": set_of(sorted(set(tokens)))}

@@ -7,7 +7,7 @@ never waited for, except where `Batch.must_wait` says so.
 
 from agent.store.db.database import DeferredRows
 from agent.store.engine import begin_tx, task_rows
-from agent.tasks.commit import due_tasks
+from agent.tasks.commit import due_tasks, work_reads
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
@@ -66,6 +66,7 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
         scope.cache.expect_due_query()
     if scope.batch.must_wait:
         tx.lock_timeout(LOCK_TIMEOUT_MS)
+    work = work_reads.statements(tx.sql, scope.batch.work) if scope.batch.work else None
     rows = begin_tx.begin(
         tx,
         capacity.worker_id,
@@ -73,11 +74,14 @@ def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: in
         (TASK_COLUMNS, sorted(task_ids - scope.tasks.keys())),
         (STEP_COLUMNS, steps),
         (scope.now, most_due and most_due + len(capacity.passed_over)),
+        more=work.all if work is not None else (),
         is_waiting=scope.batch.must_wait,
     )
     if not rows.fence:
         raise FencedError(capacity.worker_id)
     result.transaction = DeferredRows(rows.fence)
+    if work is not None:
+        scope.work_reads = work.collect(rows.more)
     for values in rows.tasks:
         scope.add_task(values)
     for values in rows.steps:

@@ -4,10 +4,14 @@ Timers fire, deadlines pass, fan-outs admit more items, approvals expire, and st
 child check whether it has ended; leases of external workers expire.
 """
 
+from collections.abc import Sequence
+
 from agent.core.state_machine import StepStatus, TaskStatus
 from agent.core.waits import Approval, Child, Timer, UnknownCall, Work
 from agent.store.db.database import Connection
+from agent.store.db.json_values import set_of
 from agent.store.engine import reads
+from agent.store.engine.reads import Statement
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.rules import (
     advance,
@@ -24,17 +28,23 @@ from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow
 
 
-def lock(scope: TxScope, task_ids: list[str]) -> None:
-    """Lock and read tasks that are due, from the cache where that is valid without a check."""
+def lock(scope: TxScope, task_ids: list[str], then: Sequence[Statement] = ()) -> list[reads.Rows]:
+    """Lock and read tasks, from the cache where that is valid without a check.
+
+    Return what the statements `then` answer: they are sent with the lock, and read what is under it.
+    """
     cached = scope.cache.take(task_ids, scope.now)
     if not scope.connection.can_assume:
         scope.tasks |= cached
     unread = [task_id for task_id in task_ids if task_id not in scope.tasks]
-    if unread:
-        rows = reads.lock_tasks(scope.connection, TASK_COLUMNS, unread)
-        scope.result.has_locked = len(rows) < len(unread)
-        for values in rows:
-            scope.add_task(values)
+    if not unread:
+        return scope.connection.query_each(then)
+    locking = reads.locking_statement(scope.connection.sql, TASK_COLUMNS)
+    rows, *answers = scope.connection.query_each([(locking, {"ids": set_of(unread)}), *then])
+    scope.result.has_locked = len(rows) < len(unread)
+    for values in rows:
+        scope.add_task(values)
+    return answers
 
 
 def advance_due(scope: TxScope, task_ids: list[str]) -> None:

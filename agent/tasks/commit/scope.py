@@ -6,6 +6,7 @@ from typing import Any
 from agent.store.db.database import Connection
 from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.commit.task_cache import TaskCache
+from agent.tasks.commit.work_reads import WorkReads
 from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state.graph_cache import GraphCache
@@ -29,6 +30,8 @@ class TxScope:
     """The tasks whose locks it holds."""
     state: LockedState | None = None
     """The values of `state` that it reads or writes; None where there are none."""
+    work_reads: WorkReads | None = None
+    """What the calls of external workers need; None where it has not been read."""
     result: TxResult = field(default_factory=TxResult)
 
     @property

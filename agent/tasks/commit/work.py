@@ -4,10 +4,15 @@ Calls on leases come first: what they release can be claimed in the same transac
 task that another transaction holds is carried into the next batch.
 """
 
+from agent.store.db.json_values import set_of
 from agent.store.engine import reads, work_rows
-from agent.tasks.commit import due_tasks
+from agent.store.engine.reads import Rows
+from agent.store.engine.work_rows import WorkRow
+from agent.tasks.commit import due_tasks, work_reads
 from agent.tasks.commit.scope import TxScope
+from agent.tasks.commit.work_reads import WorkReads
 from agent.tasks.rules import lease_calls, work_claims
+from agent.tasks.rules.work_claims import Candidate, WorkContext
 from agent.tasks.rules.work_parts import LeaseCall, LeaseResult, WorkClaim
 from agent.tasks.state.rows import STEP_COLUMNS
 
@@ -17,20 +22,28 @@ MOST_TRIES = 10
 
 def apply(scope: TxScope) -> None:
     """Apply calls on leases, then grant claims."""
-    calls = [part for part in scope.batch.work if isinstance(part, LeaseCall)]
-    claims = [part for part in scope.batch.work if isinstance(part, WorkClaim)]
+    found = scope.work_reads
+    if found is None:
+        # A batch of claims alone reads nothing when it begins.
+        found = work_reads.read(scope.connection, scope.batch.work)
+    calls, claims = work_reads.split(scope.batch.work)
     if calls:
+        _add_work(scope, found.leased)
         _apply_calls(scope, calls)
     if claims:
-        _grant(scope, claims)
+        _grant(scope, claims, found)
+
+
+def _add_work(scope: TxScope, rows: Rows) -> None:
+    """Add rows of tasks that this transaction has locked; one that is in memory wins."""
+    for values in rows:
+        row = WorkRow(*values)
+        locked = scope.tasks.get(row.task_id)
+        if locked is not None:
+            locked.work.setdefault(row.id, row)
 
 
 def _apply_calls(scope: TxScope, calls: list[LeaseCall]) -> None:
-    by_task: dict[str, list[str]] = {}
-    for call in calls:
-        by_task.setdefault(call.address.task_id, []).append(call.address.work_id)
-    wanted = {task_id: ids for task_id, ids in by_task.items() if task_id in scope.tasks}
-    _load_work(scope, wanted)
     for call in calls:
         task_id = call.address.task_id
         locked = scope.tasks.get(task_id)
@@ -44,46 +57,47 @@ def _apply_calls(scope: TxScope, calls: list[LeaseCall]) -> None:
             scope.result.carried_work.append(call)
 
 
-def _load_work(scope: TxScope, wanted: dict[str, list[str]]) -> None:
-    """Read rows of several tasks in one statement, after their locks."""
-    missing = {
-        work_id
-        for task_id, ids in wanted.items()
-        for work_id in ids
-        if work_id not in scope.tasks[task_id].work
-    }
-    if missing:
-        for row in work_rows.find(scope.connection, missing).values():
-            locked = scope.tasks.get(row.task_id)
-            if locked is not None:
-                locked.work.setdefault(row.id, row)
-
-
-def _grant(scope: TxScope, claims: list[WorkClaim]) -> None:
-    tx = scope.connection
-    candidates = work_claims.find_candidates(tx, claims)
-    found = candidates.all
-    unlocked = {one.task_id for one in found if one.task_id not in scope.tasks}
-    if unlocked:
-        # A task that is held here delays no due one.
-        has_locked = scope.result.has_locked
-        due_tasks.lock(scope, sorted(unlocked))
-        scope.result.has_locked = has_locked
-    mine = [one for one in found if one.task_id in scope.tasks]
-    wanted: dict[str, list[str]] = {}
-    missing = []
-    for one in mine:
-        wanted.setdefault(one.task_id, []).append(one.work_id)
-        if not scope.tasks[one.task_id].has((one.step_index, one.parallel_index)):
-            missing.append([one.task_id, one.step_index, one.parallel_index])
-    if missing:
-        for values in reads.steps_at(tx, STEP_COLUMNS, missing):
-            scope.add_step(values)
-    _load_work(scope, wanted)
-    for claim, result in work_claims.grant(tx, scope.tasks, claims, candidates):
-        is_held_back = not result.leased and len(mine) < len(found) and claim.tries < MOST_TRIES
-        if is_held_back:
+def _grant(scope: TxScope, claims: list[WorkClaim], found: WorkReads) -> None:
+    candidates = work_claims.find_candidates(claims, found.claimed, found.queued)
+    context = _lock(scope, candidates.all)
+    is_any_held = any(one.task_id not in scope.tasks for one in candidates.all)
+    for claim, result in work_claims.grant(scope.tasks, claims, candidates, context):
+        if not result.leased and is_any_held and claim.tries < MOST_TRIES:
             claim.tries += 1
             scope.result.carried_work.append(claim)
         else:
             scope.result.worked.append((claim, result))
+
+
+def _lock(scope: TxScope, candidates: list[Candidate]) -> dict[str, WorkContext]:
+    """Lock the tasks of candidates without waiting, and read what is under the locks.
+
+    Return what workers need to know of the candidates, by the id of their work.
+    """
+    if not candidates:
+        return {}
+    unlocked = sorted({one.task_id for one in candidates if one.task_id not in scope.tasks})
+    steps = [
+        [one.task_id, one.step_index, one.parallel_index]
+        for one in candidates
+        if not _has_step(scope, one)
+    ]
+    then = [
+        work_rows.claimable_statement(scope.connection.sql, [one.work_id for one in candidates])
+    ]
+    if steps:
+        statement = reads.addresses_statement(scope.connection.sql, STEP_COLUMNS)
+        then.append((statement, {"rows": set_of(steps)}))
+    # A task that is held here delays no due one.
+    has_locked = scope.result.has_locked
+    rows, *step_rows = due_tasks.lock(scope, unlocked, then)
+    scope.result.has_locked = has_locked
+    for values in step_rows[0] if steps else ():
+        scope.add_step(values)
+    _add_work(scope, [values[:-2] for values in rows])
+    return {values[0]: WorkContext(*values[-2:]) for values in rows}
+
+
+def _has_step(scope: TxScope, candidate: Candidate) -> bool:
+    locked = scope.tasks.get(candidate.task_id)
+    return locked is not None and locked.has((candidate.step_index, candidate.parallel_index))

@@ -5,13 +5,12 @@ is still queued under the lock is leased. So work that another process takes at 
 out, and never leased twice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.state_machine import WORK_LEASED, StepStatus, TaskStatus, WorkStatus
 from agent.core.waits import Work
-from agent.store.db.database import Connection
-from agent.store.engine import snapshot_rows, work_rows
+from agent.store.engine.reads import Rows
 from agent.store.engine.work_rows import WorkRow
 from agent.tasks.rules import work_leases
 from agent.tasks.rules.work_parts import ClaimResult, LeasedWork, WorkClaim
@@ -33,6 +32,14 @@ class Candidate(NamedTuple):
     priority: int
 
 
+class WorkContext(NamedTuple):
+    """What a worker needs to know of its work besides the row."""
+
+    checkpoint: str | None
+    snapshot: str | None
+    """The id of the newest snapshot of its task."""
+
+
 class Candidates(NamedTuple):
     """What the claims of one batch may get."""
 
@@ -48,13 +55,20 @@ class Candidates(NamedTuple):
         return [*self.queued, *(one for some in self.repeated.values() for one in some)]
 
 
-def find_candidates(tx: Connection, claims: Sequence[WorkClaim]) -> Candidates:
-    """Read what claims may get, without locks."""
+def most_candidates(claims: Sequence[WorkClaim]) -> int:
+    """Return how much work of each queue to read for claims."""
+    return sum(claim.limit for claim in claims) + MORE_CANDIDATES
+
+
+def find_candidates(claims: Sequence[WorkClaim], claimed: Rows, queued: Rows) -> Candidates:
+    """Return what claims may get.
+
+    `claimed` is what their tokens have got before, `queued` the first work of their queues; both were
+    read without locks.
+    """
     repeated: dict[WorkClaim, list[Candidate]] = {}
     spent: set[WorkClaim] = set()
-    tokens = [claim.client_token for claim in claims if claim.client_token is not None]
-    rows = work_rows.by_client_token(tx, tokens) if tokens else []
-    known = [(token, status, Candidate(*columns)) for token, status, *columns in rows]
+    known = [(token, status, Candidate(*columns)) for token, status, *columns in claimed]
     for claim in claims:
         for token, status, candidate in known:
             if token != claim.client_token or candidate.queue not in claim.queues:
@@ -63,23 +77,22 @@ def find_candidates(tx: Connection, claims: Sequence[WorkClaim]) -> Candidates:
                 repeated.setdefault(claim, []).append(candidate)
             else:
                 spent.add(claim)
-    fresh = [claim for claim in claims if claim not in repeated and claim not in spent]
-    queued: list[Candidate] = []
-    if fresh:
-        queues = {queue for claim in fresh for queue in claim.queues}
-        most = sum(claim.limit for claim in fresh) + MORE_CANDIDATES
-        queued = [Candidate(*row) for row in work_rows.candidates(tx, queues, most)]
-        queued.sort(key=lambda one: (one.priority, one.work_id))
-    return Candidates(queued, repeated, spent)
+    is_any_fresh = any(claim not in repeated and claim not in spent for claim in claims)
+    found = [Candidate(*row) for row in queued] if is_any_fresh else []
+    found.sort(key=lambda one: (one.priority, one.work_id))
+    return Candidates(found, repeated, spent)
 
 
 def grant(
-    tx: Connection,
     tasks: dict[str, LockedTask],
     claims: Iterable[WorkClaim],
     candidates: Candidates,
+    context: Mapping[str, WorkContext],
 ) -> list[tuple[WorkClaim, ClaimResult]]:
-    """Lease candidates to claims, in the order of both; the tasks in memory are locked."""
+    """Lease candidates to claims, in the order of both; the tasks in memory are locked.
+
+    `context` has what workers need to know besides the rows, by the id of the work.
+    """
     left = list(candidates.queued)
     got: list[tuple[WorkClaim, list[tuple[LockedTask, StepRow, WorkRow]]]] = []
     for claim in claims:
@@ -88,8 +101,10 @@ def grant(
         if claim not in candidates.repeated and claim not in candidates.spent:
             mine = _lease_first(tasks, claim, left)
         got.append((claim, mine))
-    describe = _describer(tx, [found for _, some in got for found in some])
-    return [(claim, ClaimResult([describe(*found) for found in some])) for claim, some in got]
+    return [
+        (claim, ClaimResult([_describe(*found, context[found[2].id]) for found in some]))
+        for claim, some in got
+    ]
 
 
 def _lease_first(
@@ -146,25 +161,17 @@ def _held(
     return found if found[2].client_token == claim.client_token else None
 
 
-def _describer(
-    tx: Connection, found: list[tuple[LockedTask, StepRow, WorkRow]]
-) -> Callable[[LockedTask, StepRow, WorkRow], LeasedWork]:
-    """Return a function that adds to a row what a worker needs to know."""
-    checkpoints = work_rows.checkpoints(tx, [step.id for _, step, _ in found]) if found else {}
-    snapshots = snapshot_rows.newest(tx, [row.task_id for _, _, row in found]) if found else {}
-
-    def describe(locked: LockedTask, step: StepRow, row: WorkRow) -> LeasedWork:
-        definition = locked.definition(step)
-        intent = work_leases.intent_of(row)
-        return LeasedWork(
-            work_leases.copied(row),
-            locked.task.workflow_name,
-            definition.name,
-            step.max_attempts,
-            definition.output_schema,
-            None if intent is None else intent["remote_key"],
-            checkpoints.get(step.id),
-            snapshots.get(row.task_id),
-        )
-
-    return describe
+def _describe(locked: LockedTask, step: StepRow, row: WorkRow, context: WorkContext) -> LeasedWork:
+    """Add to a row what its worker needs to know."""
+    definition = locked.definition(step)
+    intent = work_leases.intent_of(row)
+    return LeasedWork(
+        work_leases.copied(row),
+        locked.task.workflow_name,
+        definition.name,
+        step.max_attempts,
+        definition.output_schema,
+        None if intent is None else intent["remote_key"],
+        context.checkpoint,
+        context.snapshot,
+    )
