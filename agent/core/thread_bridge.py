@@ -1,17 +1,19 @@
-"""Bridges from an event loop to threads: a blocking function runs in a thread, a coroutine awaits it.
+"""Bridges from an event loop to threads, and to the event loop of another thread.
 
 - `ThreadBridge` has a fixed number of threads and runs functions first in, first out. The worker's
   database thread and the server's database pool are bridges.
 - `UnboundedThreads` gives every function a thread at once. Functions of steps run there.
+- `LoopBridge` runs coroutines in the event loop of another thread: the server's in the worker's.
 
-Their threads are daemons: a function that never returns does not keep the process from ending, as
+The threads of the first two are daemons: a function that never returns does not keep the process from ending, as
 the standard executor's threads would. A cancelled caller stops waiting; the function runs to its end.
 """
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -140,6 +142,93 @@ class UnboundedThreads:
             _post(loop, _resolve, future, result, error)
             # An idle thread must not keep what its last function used alive.
             del loop, future, function, result, error
+
+
+class LoopBridge:
+    """Runs coroutines in another thread's event loop, for coroutines of the loop that made it.
+
+    To wake a loop from another thread takes a system call. Everything that crosses before the other
+    loop runs shares one.
+    """
+
+    def __init__(self, there: asyncio.AbstractEventLoop) -> None:
+        self._there = there
+        self._here = asyncio.get_running_loop()
+        self._calls: deque[_Crossing] = deque()
+        self._ended: deque[_Crossing] = deque()
+        self._is_call_posted = False
+        self._is_end_posted = False
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call a function in the other loop, unless that has ended."""
+        _post(self._there, callback)
+
+    async def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the other loop and return its result; cancel it if this is cancelled.
+
+        Raises `RuntimeError`, and does not run the coroutine, when the other loop is closed.
+        """
+        crossing = _Crossing(coroutine, self._here.create_future())
+        self._calls.append(crossing)
+        if not self._is_call_posted:
+            # The other thread resets this before it takes the calls, so none is left behind.
+            self._is_call_posted = True
+            if not _post(self._there, self._start):
+                self._is_call_posted = False
+                self._calls.remove(crossing)
+                coroutine.close()
+                raise RuntimeError("the event loop that runs this has ended")
+        try:
+            result: Result = await crossing.future
+        except asyncio.CancelledError:
+            _post(self._there, crossing.cancel)
+            raise
+        return result
+
+    def _start(self) -> None:
+        """In the other loop: start what has crossed."""
+        self._is_call_posted = False
+        while self._calls:
+            crossing = self._calls.popleft()
+            crossing.task = self._there.create_task(crossing.coroutine)
+            crossing.task.add_done_callback(partial(self._end, crossing))
+
+    def _end(self, crossing: "_Crossing", _: "asyncio.Task[Any]") -> None:
+        """In the other loop: send a result back."""
+        self._ended.append(crossing)
+        if not self._is_end_posted:
+            self._is_end_posted = True
+            _post(self._here, self._deliver)
+
+    def _deliver(self) -> None:
+        """In the caller's loop: pass results to the callers."""
+        self._is_end_posted = False
+        while self._ended:
+            crossing = self._ended.popleft()
+            task = crossing.task
+            assert task is not None
+            if task.cancelled():
+                crossing.future.cancel()
+            elif (error := task.exception()) is not None:
+                _resolve(crossing.future, None, error)
+            else:
+                _resolve(crossing.future, task.result(), None)
+
+
+class _Crossing:
+    """A coroutine on its way through a `LoopBridge`, and its result on the way back."""
+
+    __slots__ = ("coroutine", "future", "task")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], future: "asyncio.Future[Any]") -> None:
+        self.coroutine = coroutine
+        self.future = future
+        self.task: asyncio.Task[Any] | None = None
+
+    def cancel(self) -> None:
+        """In the other loop, behind the start: cancel the coroutine."""
+        if self.task is not None:
+            self.task.cancel()
 
 
 def _call(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:

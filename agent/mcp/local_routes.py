@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
+from agent.core.thread_bridge import LoopBridge
 from agent.server import application
 from agent.server.access.sessions import Sessions
 from agent.server.access.tokens import Tokens
@@ -49,7 +50,12 @@ def open_routes(
     tokens, sessions = Tokens(settings.home, trust), Sessions(settings.home, trust)
     context = application.build_context(settings, database, worker, loop, tokens, sessions, startup)
     submitter = DirectSubmitter(
-        worker, loop, context.read_pool, startup, settings.engine, settings.server.max_requests
+        worker,
+        LoopBridge(loop),
+        context.read_pool,
+        startup,
+        settings.engine,
+        settings.server.max_requests,
     )
     submitter.operator = context.operator
     context.task_submitter = submitter

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
+from agent.core.thread_bridge import LoopBridge
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.sessions import Sessions, cookie_name
 from agent.server.access.tokens import Tokens
@@ -74,6 +75,8 @@ from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.worker import Worker
 
 ROUTES: list[RouteRegistry] = [
+    # Routes are tried in this order: the calls of external workers, the most frequent ones, come first.
+    work.routes,
     workflows.routes,
     tasks.routes,
     results.routes,
@@ -84,7 +87,6 @@ ROUTES: list[RouteRegistry] = [
     artifacts.routes,
     approvals.routes,
     triggers.routes,
-    work.routes,
     work_queues.routes,
     snapshots.routes,
     memories.routes,
@@ -112,9 +114,10 @@ def build_context(
 ) -> Context:
     """Build the parts of a server, in the server's own loop."""
     limits = settings.server
+    worker_bridge = LoopBridge(worker_loop)
     read_pool = DbPool(database, "api-read", limits.database_threads, limits.max_requests)
     task_submitter = TaskSubmitter(
-        worker, worker_loop, read_pool, startup, settings.engine, limits.max_requests
+        worker, worker_bridge, read_pool, startup, settings.engine, limits.max_requests
     )
     command_pool = DbPool(
         database,
@@ -145,7 +148,7 @@ def build_context(
         work=WorkCalls(
             database,
             worker,
-            worker_loop,
+            worker_bridge,
             read_pool,
             command_pool,
             task_submitter,

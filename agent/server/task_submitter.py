@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import OrderedDict
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
 from agent.config.execution import EngineSettings
+from agent.core.thread_bridge import LoopBridge
 from agent.server.db_pool import DbPool
 from agent.server.problems import retry_later
 from agent.server.startup import Startup
@@ -44,7 +44,7 @@ class TaskSubmitter:
     def __init__(
         self,
         worker: Worker,
-        worker_loop: asyncio.AbstractEventLoop,
+        worker_loop: LoopBridge,
         read_pool: DbPool,
         startup: Startup,
         engine: EngineSettings,
@@ -95,9 +95,7 @@ class TaskSubmitter:
             return
         if self._worker.health.report("database", error.message, is_certain=True):
             log.warning("command.not_written", fault=str(error.fault), error=error.message)
-        with suppress(RuntimeError):
-            # The worker's loop may have ended before the server's.
-            self._worker_loop.call_soon_threadsafe(self._worker.wake)
+        self._worker_loop.post(self._worker.wake)
 
     async def submit(
         self,
@@ -145,11 +143,7 @@ class TaskSubmitter:
         self._waiting += 1
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT_SECONDS):
-                return await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(
-                        self._worker.submit(submission), self._worker_loop
-                    )
-                )
+                return await self._worker_loop.run(self._worker.submit(submission))
         except TimeoutError:
             raise retry_later(
                 503,

@@ -6,11 +6,11 @@ which queues it may use; a lease of another queue is one that does not exist.
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from agent.approvals.permission import Principal, check_queue
 from agent.core.clock import SECOND
+from agent.core.thread_bridge import LoopBridge
 from agent.server.db_pool import DbPool
 from agent.server.held_lease import HeldLease
 from agent.server.problems import retry_later
@@ -35,7 +35,7 @@ class WorkCalls:
         self,
         database: Database,
         worker: Worker,
-        worker_loop: asyncio.AbstractEventLoop,
+        worker_loop: LoopBridge,
         read_pool: DbPool,
         command_pool: DbPool,
         task_submitter: TaskSubmitter,
@@ -52,9 +52,7 @@ class WorkCalls:
 
     def stop(self) -> None:
         """Let claims end that wait for work."""
-        with suppress(RuntimeError):
-            # The worker's loop may have ended before the server's.
-            self._worker_loop.call_soon_threadsafe(self._worker.external_workers.stop)
+        self._worker_loop.post(self._worker.external_workers.stop)
 
     async def claim(
         self,
@@ -103,9 +101,7 @@ class WorkCalls:
         self._waiting += 1
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(calling, self._worker_loop)
-                )
+                return await self._worker_loop.run(calling)
         except TimeoutError:
             text = "the call could not be recorded in time, and may be repeated"
             raise retry_later(503, "unavailable", text, 2) from None

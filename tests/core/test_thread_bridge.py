@@ -1,16 +1,17 @@
-"""Bridges from an event loop to threads."""
+"""Bridges from an event loop to threads, and to another event loop."""
 
 import asyncio
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from agent.core import thread_bridge
-from agent.core.thread_bridge import ThreadBridge, UnboundedThreads
+from agent.core.thread_bridge import LoopBridge, ThreadBridge, UnboundedThreads
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -139,3 +140,100 @@ def test_idle_threads_are_reused_and_keep_nothing_alive(monkeypatch: pytest.Monk
     while thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def other_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Return the event loop of another thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield loop
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_coroutines_run_in_the_other_loop(other_loop: asyncio.AbstractEventLoop) -> None:
+    """Results and errors come back to the callers, each to its own."""
+
+    async def double(number: int) -> int:
+        assert asyncio.get_running_loop() is other_loop
+        await asyncio.sleep(0)
+        if number == 3:
+            raise ValueError("three")
+        return number * 2
+
+    async def call() -> list[int | BaseException]:
+        bridge = LoopBridge(other_loop)
+        calls = (bridge.run(double(number)) for number in range(100))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(call())
+    assert [number for number in results if not isinstance(number, BaseException)] == [
+        number * 2 for number in range(100) if number != 3
+    ]
+    assert isinstance(results[3], ValueError)
+
+
+def test_what_crosses_together_shares_a_wake_up(
+    other_loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that come while the other loop is busy post to it once."""
+    posts: list[asyncio.AbstractEventLoop] = []
+    post = thread_bridge._post
+
+    def counting(loop: asyncio.AbstractEventLoop, *given: Any) -> bool:
+        posts.append(loop)
+        return post(loop, *given)
+
+    monkeypatch.setattr(thread_bridge, "_post", counting)
+    is_free = threading.Event()
+
+    async def call() -> list[int]:
+        other_loop.call_soon_threadsafe(is_free.wait)
+        bridge = LoopBridge(other_loop)
+        calls = asyncio.gather(*(bridge.run(asyncio.sleep(0, number)) for number in range(100)))
+        await asyncio.sleep(0)
+        assert posts == [other_loop]
+        is_free.set()
+        return await calls
+
+    assert asyncio.run(call()) == list(range(100))
+
+
+def test_a_cancelled_caller_cancels_the_coroutine(other_loop: asyncio.AbstractEventLoop) -> None:
+    """The coroutine in the other loop sees the cancellation."""
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def call() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await LoopBridge(other_loop).run(wait())
+
+    asyncio.run(call())
+    assert cancelled.wait(10)
+
+
+def test_a_closed_loop_runs_nothing() -> None:
+    """The caller gets an error instead of waiting for ever, each time."""
+    closed = asyncio.new_event_loop()
+    closed.close()
+
+    async def never() -> None:
+        raise AssertionError("this must not run")
+
+    async def call() -> None:
+        bridge = LoopBridge(closed)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="has ended"):
+                await bridge.run(never())
+
+    asyncio.run(call())
