@@ -15,6 +15,7 @@ It needs no configuration and no database of the agent, only its HTTP address an
   sends. `work`: what a handler gets. `outcome`: what its end means. `execution`: how it is called.
 - `connection`: one request. `lease`: what belongs to one claimed step.
 - `command`: the handler of `agent queue work`, which runs a command for each step.
+- `errors`: what handlers raise, and what the client raises.
 
 Every request may be repeated: a claim has a token of the client's choice, everything else is fenced by the
 lease. A result is sent until the agent has recorded it or answers 410; a worker that must end before that raises.

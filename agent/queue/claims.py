@@ -32,8 +32,8 @@ class Claims:
     def claim(self, limit: int, stop: threading.Event, *, is_waiting: bool) -> list[Document]:
         """Return claimed work; nothing if none came within half a minute, or when stopped."""
         wait = _WAIT_SECONDS if is_waiting else 0
-        asked = {**self._request, "limit": min(limit, _MOST_AT_ONCE), "client_token": new_id()}
-        return self.repeat({**asked, "wait": wait}, stop)
+        request = {**self._request, "limit": min(limit, _MOST_AT_ONCE), "client_token": new_id()}
+        return self.repeat({**request, "wait": wait}, stop)
 
     def next_claim(self) -> Document:
         """Return a claim of one piece of work, to be sent with the end of another.
@@ -42,24 +42,24 @@ class Claims:
         """
         return {**self._request, "limit": 1, "start": True, "client_token": new_id()}
 
-    def repeat(self, asked: Document, stop: threading.Event) -> list[Document]:
+    def repeat(self, request: Document, stop: threading.Event) -> list[Document]:
         """Send a claim until it is answered; the token makes a repetition return the same leases."""
 
-        def notify(problem: UnavailableError, failures: int) -> None:
+        def notify(error: UnavailableError, failures: int) -> None:
             # With the longest delay, once in about five minutes.
             if (failures == 1 or failures % 32 == 0) and not stop.is_set():
-                log.warning("no work can be claimed, trying again: %s", problem)
+                log.warning("no work can be claimed, trying again: %s", error)
 
-        self._unanswered[asked["client_token"]] = asked
+        self._unanswered[request["client_token"]] = request
         try:
             answer = self._connection.repeat(
-                lambda: self._send(asked), wait=stop.wait, notify=notify
+                lambda: self._send(request), wait=stop.wait, notify=notify
             )
         except UnavailableError:
             return []
-        del self._unanswered[asked["client_token"]]
-        found: list[Document] = answer["work"]
-        return found
+        del self._unanswered[request["client_token"]]
+        work: list[Document] = answer["work"]
+        return work
 
     def interrupt(self) -> None:
         """End a claim that waits for work."""
@@ -68,17 +68,17 @@ class Claims:
     def give_back(self) -> None:
         """Release what claims got whose answers did not come."""
         while self._unanswered:
-            _, asked = self._unanswered.popitem()
+            _, request = self._unanswered.popitem()
             try:
                 answer = self._connection.post(
-                    "work/claim", {**asked, "wait": 0}, timeout_seconds=_GIVE_BACK_SECONDS
+                    "work/claim", {**request, "wait": 0}, timeout_seconds=_GIVE_BACK_SECONDS
                 )
                 for work in answer["work"]:
                     self._connection.post(
                         f"work/{work['lease_id']}/release", {"reason": "the worker is stopping"}
                     )
-            except QueueError as problem:
-                log.debug("a claim stays without an answer: %s", problem)
+            except QueueError as error:
+                log.debug("a claim stays without an answer: %s", error)
 
     def close(self) -> None:
         """Disconnect."""
@@ -90,10 +90,10 @@ class Claims:
             answer = self._connection.post("work/claim", document, timeout_seconds=timeout)
         except UnavailableError:
             raise
-        except QueueError as problem:
-            if self._has_answered and problem.status in _NOT_ALLOWED:
+        except QueueError as error:
+            if self._has_answered and error.status in _NOT_ALLOWED:
                 # The token worked before: it may be about to be replaced.
-                raise UnavailableError(str(problem), status=problem.status) from None
+                raise UnavailableError(str(error), status=error.status) from None
             raise
         if not self._has_answered:
             log.info("connected to the agent at %s", self._connection.url)

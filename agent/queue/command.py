@@ -53,8 +53,8 @@ class CommandHandler:
                 env=_environment(work),
                 start_new_session=True,
             )
-        except (OSError, ValueError) as problem:
-            raise Retry(f"the command cannot be started: {problem}", code="cannot_start") from None
+        except (OSError, ValueError) as error:
+            raise Retry(f"the command cannot be started: {error}", code="cannot_start") from None
         with self._guarded(process):
             streams = _Streams(process, work)
             while process.poll() is None and not streams.is_too_large:

@@ -77,11 +77,11 @@ class Connection:
                 connection.request("POST", self._target(path), body, headers)
                 response = connection.getresponse()
                 text = response.read()
-            except (OSError, http.client.HTTPException) as problem:
+            except (OSError, http.client.HTTPException) as error:
                 self._discard(connection)
-                if is_kept and not isinstance(problem, TimeoutError):
+                if is_kept and not isinstance(error, TimeoutError):
                     continue
-                reason = str(problem) or type(problem).__name__
+                reason = str(error) or type(error).__name__
                 raise UnavailableError(
                     f"the agent at {self.url} does not answer: {reason}"
                 ) from None
@@ -106,11 +106,11 @@ class Connection:
         while True:
             try:
                 return send()
-            except UnavailableError as problem:
+            except UnavailableError as error:
                 # Many workers lose their agent at the same moment.
                 delay = backoff.next_seconds() * (0.5 + random_fraction() / 2)
-                notify(problem, backoff.failures)
-                if wait(max(delay, problem.after_seconds)):
+                notify(error, backoff.failures)
+                if wait(max(delay, error.after_seconds)):
                     raise
 
     def interrupt(self) -> None:
@@ -186,8 +186,8 @@ class Connection:
 def _encoded(document: Any) -> bytes:
     try:
         return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise QueueError(f"not a JSON value: {problem}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise QueueError(f"not a JSON value: {error}") from None
 
 
 def _detail(response: http.client.HTTPResponse, text: bytes) -> str:
@@ -227,8 +227,8 @@ def _token(token: str | None) -> str:
     if not found and file:
         try:
             found = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeError) as problem:
-            raise QueueError(f"AGENT_TOKEN_FILE: {problem}") from None
+        except (OSError, UnicodeError) as error:
+            raise QueueError(f"AGENT_TOKEN_FILE: {error}") from None
     found = found.strip()
     if not found or not found.isascii() or not found.isprintable():
         raise QueueError(

@@ -24,8 +24,8 @@ def call(function: handlers.Handler, lease: Lease, loop: asyncio.AbstractEventLo
         # Nothing that a handler raises may reach the loop: SystemExit would end it.
         try:
             ended.set_result(await function(AsyncWork(lease)))
-        except BaseException as problem:
-            ended.set_exception(problem)
+        except BaseException as error:
+            ended.set_exception(error)
 
     def start() -> None:
         task = loop.create_task(contained())

@@ -79,13 +79,13 @@ class Heartbeats:
                 lease.flush_log()
             else:
                 lease.heartbeat()
-        except LeaseLostError as problem:
-            log.warning("the lease of %s is lost: %s", lease.describe(), problem)
-        except UnavailableError as problem:
-            log.debug("no heartbeat of %s: %s", lease.describe(), problem)
+        except LeaseLostError as error:
+            log.warning("the lease of %s is lost: %s", lease.describe(), error)
+        except UnavailableError as error:
+            log.debug("no heartbeat of %s: %s", lease.describe(), error)
             wait = min(wait, _RETRY_SECONDS)
-        except QueueError as problem:
-            log.error("the agent refuses the heartbeat of %s: %s", lease.describe(), problem)
+        except QueueError as error:
+            log.error("the agent refuses the heartbeat of %s: %s", lease.describe(), error)
         with self._changed:
             if lease in self._due:
                 self._due[lease] = self._clock.monotonic() + wait

@@ -15,7 +15,7 @@ from agent.queue.errors import LeaseLostError, QueueError, UnavailableError
 Document = dict[str, Any]
 
 _LOG_CHARS: Final = 16_000
-"""A request carries at most so much; longer texts are cut into several."""
+"""The most that one request carries; longer texts are cut into several."""
 _MAX_PENDING_CHARS: Final = 1_000_000
 """While the agent does not answer, the newest lines up to this are kept."""
 
@@ -30,6 +30,8 @@ class Lease:
         self.seconds: float = document["lease_seconds"]
         self.known_snapshot: str | None = document["snapshot"]
         self.newer_snapshot: str | None = None
+        self.must_report_running: bool = document["state"] != "running"
+        """Whether the handler may begin only once the agent has recorded that, in answer to `running`."""
         self.is_paused = False
         self.is_stopping = False
         self.end_reason: str | None = None
@@ -75,8 +77,8 @@ class Lease:
         """Send a request, and note what its answer says about the lease."""
         try:
             state = self.send(verb, document, timeout_seconds=timeout_seconds)
-        except LeaseLostError as problem:
-            self.end(str(problem))
+        except LeaseLostError as error:
+            self.end(str(error))
             raise
         action = state.get("action", "continue")
         self.is_paused = action == "pause"

@@ -42,17 +42,17 @@ def outcome_of(lease: Lease, call: Callable[[], Any]) -> Outcome:
         return _completed(call())
     except Parked as parked:
         return Outcome(parked.verb, parked.document)
-    except (HandlerEnd, LeaseLostError, asyncio.CancelledError) as problem:
+    except (HandlerEnd, LeaseLostError, asyncio.CancelledError) as error:
         if (reason := lease.stop_reason) is not None:
             return Outcome("release", {"reason": reason})
-        return _failed(lease, problem)
-    except FinalFailure as problem:
-        return _failure(str(problem), problem.code, is_retryable=False)
-    except Retry as problem:
-        return _failure(str(problem), problem.code, delay=problem.after_seconds)
-    except BaseException as problem:
+        return _failed(lease, error)
+    except FinalFailure as error:
+        return _failure(str(error), error.code, is_retryable=False)
+    except Retry as error:
+        return _failure(str(error), error.code, delay=error.after_seconds)
+    except BaseException as error:
         # SystemExit too: a handler ends its own step and nothing else.
-        return _failed(lease, problem)
+        return _failed(lease, error)
 
 
 def bad_output(reason: str) -> Outcome:
@@ -67,12 +67,12 @@ def _completed(output: Any) -> Outcome:
     return Outcome("complete", {"output": output.output, "snapshot": snapshot})
 
 
-def _failed(lease: Lease, problem: BaseException) -> Outcome:
-    lease.log(storable(user_traceback(problem)), "stderr")
+def _failed(lease: Lease, error: BaseException) -> Outcome:
+    lease.log(storable(user_traceback(error)), "stderr")
     try:
-        text = f"{type(problem).__name__}: {problem}".rstrip(": ")
+        text = f"{type(error).__name__}: {error}".rstrip(": ")
     except BaseException:
-        text = type(problem).__name__
+        text = type(error).__name__
     return _failure(text, "exception")
 
 

@@ -32,25 +32,25 @@ def deliver(
 ) -> Delivery:
     """Report an outcome until the agent has it; `wait` sleeps between tries, and returns True to give up."""
 
-    def notify(problem: UnavailableError, failures: int) -> None:
+    def notify(error: UnavailableError, failures: int) -> None:
         if failures == 1 or failures % 32 == 0:
-            log.warning("the result of %s waits for the agent: %s", lease.describe(), problem)
+            log.warning("the result of %s waits for the agent: %s", lease.describe(), error)
 
     try:
         answer: Document = connection.repeat(
             lambda: _send(lease, outcome), wait=wait, notify=notify
         )
-    except LeaseLostError as problem:
+    except LeaseLostError as error:
         if outcome.verb != "release":
-            log.warning("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), problem)
+            log.warning("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), error)
         return Delivery(is_settled=True)
-    except UnavailableError as problem:
-        log.error("%s of %s was not delivered: %s", outcome.verb, lease.describe(), problem)
+    except UnavailableError as error:
+        log.error("%s of %s was not delivered: %s", outcome.verb, lease.describe(), error)
         return Delivery(is_settled=False)
-    except QueueError as problem:
-        if outcome.verb == "complete" and problem.status in _BAD_CONTENT:
-            return deliver(connection, lease, outcomes.bad_output(str(problem)), wait)
-        log.error("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), problem)
+    except QueueError as error:
+        if outcome.verb == "complete" and error.status in _BAD_CONTENT:
+            return deliver(connection, lease, outcomes.bad_output(str(error)), wait)
+        log.error("the agent refuses %s of %s: %s", outcome.verb, lease.describe(), error)
         return Delivery(is_settled=False)
     if answer.get("is_late"):
         log.info("%s of %s came late, and was recorded", outcome.verb, lease.describe())
@@ -62,8 +62,8 @@ def _send(lease: Lease, outcome: Outcome) -> Document:
         if lease.has_log and lease.end_reason is None:
             lease.flush_log()
         return lease.send(outcome.verb, outcome.document)
-    except QueueError as problem:
-        if problem.status in _NOT_ALLOWED:
+    except QueueError as error:
+        if error.status in _NOT_ALLOWED:
             # A token can be mended; a result that is dropped cannot.
-            raise UnavailableError(str(problem), status=problem.status) from None
+            raise UnavailableError(str(error), status=error.status) from None
         raise

@@ -28,11 +28,11 @@ from agent.queue.report import deliver
 
 log = logging.getLogger("agent.queue")
 
-_ENDS: Final = ("complete", "fail")
-"""Reports that may carry the claim of the next work: one request a step for a busy worker."""
+_VERBS_WITH_CLAIM: Final = ("complete", "fail")
+"""Reports that also claim the next work: a busy worker sends one request for each step."""
 STOPPING: Final = "the worker is stopping"
 _POLL_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = 1.0
+_IDLE_CHECK_SECONDS: Final = 1.0
 """How often a worker that ends with its queue claims again while handlers still run."""
 
 
@@ -70,16 +70,16 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = threading.Event()
         self._claims_ended = threading.Event()
-        self._deadline: float | None = None
-        """By the monotonic clock: when a worker that stops waits no longer."""
+        self._give_up_at: float | None = None
+        """By the monotonic clock: when a stopping worker waits no longer for handlers and results."""
         self._slots = threading.Condition()
         self._concurrency = self._free = concurrency
-        self._left: int | None = None
+        self._claims_left: int | None = None
         """How many claims may still be made; None for any number."""
-        self._claiming_next = 0
-        """Handlers' threads that claim their next work, which is taken from `_left` already."""
+        self._next_claims = 0
+        """Claims that reports carry at the moment; `_claims_left` counts them as made."""
         self._leases: set[Lease] = set()
-        self._problem: BaseException | None = None
+        self._error: BaseException | None = None
         self._undelivered: list[str] = []
 
     def run(self, *, limit: int | None = None, until_empty: bool = False) -> None:
@@ -91,7 +91,7 @@ class Worker:
         """
         has_async = any(map(handlers.is_async, self._handlers.values()))
         with execution.own_loop(is_needed=has_async) as self._loop, _signals(self.stop):
-            self._work(limit, until_empty=until_empty)
+            self._run_until_stopped(limit, until_empty=until_empty)
 
     async def serve(self, *, limit: int | None = None, until_empty: bool = False) -> None:
         """Work as `run` does, beside other coroutines: handlers run in this event loop.
@@ -100,7 +100,7 @@ class Worker:
         """
         self._loop = asyncio.get_running_loop()
         working = asyncio.ensure_future(
-            asyncio.to_thread(self._work, limit, until_empty=until_empty)
+            asyncio.to_thread(self._run_until_stopped, limit, until_empty=until_empty)
         )
         try:
             await asyncio.shield(working)
@@ -114,10 +114,11 @@ class Worker:
         self._stop.set()
         self._claims_ended.set()
 
-    def _work(self, limit: int | None, *, until_empty: bool) -> None:
-        self._left = limit
+    def _run_until_stopped(self, limit: int | None, *, until_empty: bool) -> None:
+        """Claim and handle work until `stop`, the limit, or the end of the queue; raise what failed."""
+        self._claims_left = limit
         claiming = threading.Thread(
-            target=self._claim, args=[until_empty], name="agent claims", daemon=True
+            target=self._claim_loop, args=[until_empty], name="agent claims", daemon=True
         )
         self._heartbeats.start()
         claiming.start()
@@ -126,61 +127,67 @@ class Worker:
             # Repeated, since it may have been about to send the claim.
             self._claims.interrupt()
             claiming.join(_POLL_SECONDS)
+        # Now, so that other workers need not wait for the handlers of this one. And once more after them:
+        # the report of a handler may carry a claim too.
         self._claims.give_back()
-        self._finish()
+        self._wait_for_handlers()
         self._claims.give_back()
         self._heartbeats.close()
         self._claims.close()
         self._connection.close()
-        if self._problem is not None:
-            raise self._problem
+        if self._error is not None:
+            raise self._error
         if self._undelivered:
             raise QueueError(f"not delivered: {', '.join(self._undelivered)}")
 
-    def _claim(self, until_empty: bool) -> None:
+    def _claim_loop(self, until_empty: bool) -> None:
         """Claim while there are free slots and no reason to stop."""
         try:
             while not self._stop.is_set() and self._wants_more():
-                asked = self._wait_for_slot()
-                if asked == 0:
+                limit = self._wait_for_slot()
+                if limit == 0:
                     continue
-                found = self._claims.claim(asked, self._stop, is_waiting=not until_empty)
-                for document in found:
-                    self._begin(Lease(self._connection, document))
-                if not found and until_empty and self._is_idle():
+                claimed = self._claims.claim(limit, self._stop, is_waiting=not until_empty)
+                for document in claimed:
+                    self._start_thread(Lease(self._connection, document))
+                if not claimed and until_empty and self._wait_until_idle():
                     break
-        except BaseException as problem:
-            self._problem = problem
+        except BaseException as error:
+            self._error = error
         finally:
             self._claims_ended.set()
 
     def _wants_more(self) -> bool:
         with self._slots:
-            return self._left is None or self._left + self._claiming_next > 0
+            return self._claims_left is None or self._claims_left + self._next_claims > 0
 
     def _wait_for_slot(self) -> int:
         """Return how many claims can be made, after a short wait if none can."""
         with self._slots:
-            if self._free == 0 or self._left == 0:
+            if self._free == 0 or self._claims_left == 0:
                 self._slots.wait(_POLL_SECONDS)
-            return self._free if self._left is None else min(self._free, self._left)
+            return self._free if self._claims_left is None else min(self._free, self._claims_left)
 
-    def _is_idle(self) -> bool:
-        """Whether no handler runs: the end of one could make more work due. Waits a moment if not."""
+    def _wait_until_idle(self) -> bool:
+        """Return whether no handler runs, after a short wait if one does.
+
+        A queue may get more work while a handler runs: its end can make the next step due.
+        """
         with self._slots:
             if self._is_busy:
-                self._slots.wait(_LOOK_SECONDS)
+                self._slots.wait(_IDLE_CHECK_SECONDS)
             return not self._is_busy
 
     @property
     def _is_busy(self) -> bool:
         return self._free < self._concurrency
 
-    def _begin(self, lease: Lease) -> None:
+    def _start_thread(self, lease: Lease) -> None:
+        """Take a slot, and handle a lease in a thread of its own."""
         with self._slots:
             self._free -= 1
-            if self._left is not None:
-                self._left -= 1
+            if self._claims_left is not None:
+                self._claims_left -= 1
         # A daemon thread: a handler that cannot be stopped must not keep the program from ending.
         threading.Thread(
             target=self._handle, args=[lease], name=f"agent {lease.id}", daemon=True
@@ -192,9 +199,9 @@ class Worker:
             following: Lease | None = lease
             while following is not None:
                 following = self._handle_one(following)
-        except BaseException as problem:
+        except BaseException as error:
             log.exception("the worker failed on %s", lease.describe())
-            self._problem = problem
+            self._error = error
             self.stop()
         finally:
             with self._slots:
@@ -207,14 +214,14 @@ class Worker:
             self._leases.add(lease)
         self._heartbeats.add(lease)
         try:
-            outcome = self._outcome(lease)
+            outcome = self._run_handler(lease)
             if outcome is None:
                 return None
-            claim = self._next_claim() if outcome.verb in _ENDS else None
+            claim = self._next_claim() if outcome.verb in _VERBS_WITH_CLAIM else None
             sent_at = self._clock.monotonic()
             if claim is not None:
                 outcome = Outcome(outcome.verb, {**outcome.document, "claim": claim})
-            delivery = deliver(self._connection, lease, outcome, self._wait_to_deliver)
+            delivery = deliver(self._connection, lease, outcome, self._must_give_up_after)
             if not delivery.is_settled:
                 self._undelivered.append(f"{outcome.verb} of {lease.describe()}")
         finally:
@@ -225,45 +232,47 @@ class Worker:
             return None
         following = self._next_lease(claim, delivery.answer.get("work"))
         if following is not None and self._clock.monotonic() - sent_at >= following.seconds:
-            # It may have expired meanwhile: ask before it begins.
-            following.document["state"] = "leased"
+            # It may have expired meanwhile.
+            following.must_report_running = True
         return following
 
     def _next_claim(self) -> Document | None:
         """Return a claim that the end of a lease carries; None if no more work is wanted."""
         with self._slots:
-            if self._stop.is_set() or self._left == 0:
+            if self._stop.is_set() or self._claims_left == 0:
                 return None
-            self._claiming_next += 1
-            if self._left is not None:
-                self._left -= 1
+            self._next_claims += 1
+            if self._claims_left is not None:
+                self._claims_left -= 1
         return self._claims.next_claim()
 
-    def _next_lease(self, claim: Document, found: list[Document] | None) -> Lease | None:
+    def _next_lease(self, claim: Document, answered: list[Document] | None) -> Lease | None:
         """Return the lease that such a claim got; without an answer the claim is repeated."""
-        work = self._claims.repeat(claim, self._stop) if found is None else found
+        work = self._claims.repeat(claim, self._stop) if answered is None else answered
         with self._slots:
-            self._claiming_next -= 1
-            if not work and self._left is not None:
-                self._left += 1
+            self._next_claims -= 1
+            if not work and self._claims_left is not None:
+                self._claims_left += 1
         return Lease(self._connection, work[0]) if work else None
 
-    def _outcome(self, lease: Lease) -> Outcome | None:
+    def _run_handler(self, lease: Lease) -> Outcome | None:
+        """Run the handler of a lease; return what to report, None if it must not begin."""
         function = self._handlers[lease.document["queue"]]
-        if lease.document["state"] != "running":
+        if lease.must_report_running:
             if self._stop.is_set():
                 return Outcome("release", {"reason": STOPPING})
             try:
-                self._start(lease)
-            except QueueError as problem:
-                log.warning("%s does not begin: %s", lease.describe(), problem)
+                self._report_running(lease)
+            except QueueError as error:
+                log.warning("%s is not started: %s", lease.describe(), error)
                 return None
         return outcome_of(lease, lambda: execution.call(function, lease, self._loop))
 
-    def _start(self, lease: Lease) -> None:
-        """Let the agent record that the work begins: nothing may happen before.
+    def _report_running(self, lease: Lease) -> None:
+        """Report that the work begins, and wait until the agent has recorded it.
 
-        An answer that took a whole lease says nothing about now, and is asked for again.
+        While the answer was on its way the lease may have expired. An answer that took that long is not
+        used: the report is sent again.
         """
         is_late = True
         while is_late:
@@ -271,32 +280,32 @@ class Worker:
             lease.call("running", {})
             is_late = self._clock.monotonic() - sent_at >= lease.seconds
 
-    def _finish(self) -> None:
+    def _wait_for_handlers(self) -> None:
         """Wait for the handlers: without end if no more is claimed, for the grace time if stopped."""
         last: float | None = None
         with self._slots:
             while self._is_busy:
                 now = self._clock.monotonic()
-                if self._stop.is_set() and self._deadline is None:
-                    self._deadline = now + self._grace_seconds
+                if self._stop.is_set() and self._give_up_at is None:
+                    self._give_up_at = now + self._grace_seconds
                 for lease in self._leases:
                     lease.is_stopping = self._stop.is_set()
-                if self._deadline is not None and now > self._deadline and last is None:
+                if self._give_up_at is not None and now > self._give_up_at and last is None:
                     last = now + self._end_seconds
                     for lease in self._leases:
                         lease.stop_now()
                 if last is not None and now > last:
                     # Not released: what still runs must not be given to another worker.
                     names = ", ".join(lease.describe() for lease in self._leases)
-                    log.error("the handlers still run, and their leases will expire: %s", names)
+                    log.error("these handlers still run, and their leases will expire: %s", names)
                     return
                 self._slots.wait(_POLL_SECONDS)
 
-    def _wait_to_deliver(self, seconds: float) -> bool:
-        """Sleep between two tries; return True when the result must be given up."""
+    def _must_give_up_after(self, seconds: float) -> bool:
+        """Sleep between two tries to deliver a result; return True when it must be given up."""
         until = self._clock.monotonic() + seconds
         while (now := self._clock.monotonic()) < until:
-            if self._deadline is not None and now > self._deadline:
+            if self._give_up_at is not None and now > self._give_up_at:
                 return True
             self._clock.sleep(min(_POLL_SECONDS, until - now))
         return False

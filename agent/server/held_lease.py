@@ -1,6 +1,8 @@
-"""A lease in the hands of its worker: what it reports, how it ends, and what the worker hears of it.
+"""The requests of an external worker under one lease, and the answers to them.
 
-Values are checked and stored before the call; the call itself is a part of the worker's next commit.
+Values are checked and stored first. The call itself is applied by the engine's worker, in its next commit.
+In an answer, `action` says what the external worker should do now: continue, pause, cancel, or read the
+newer snapshot (changed).
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,14 +22,14 @@ from agent.store.db.database import Connection
 from agent.store.engine import snapshot_rows
 from agent.store.read import work_views
 from agent.tasks.errors import LeaseLostError, RefusedError
-from agent.tasks.rules.work_parts import LeaseAction, LeaseCall, LeaseResult, parse_lease
+from agent.tasks.rules.work_parts import LeaseCall, LeaseResult, LeaseVerb, parse_lease
 
 Document = dict[str, Any]
 Commit = Callable[[LeaseCall], Awaitable[LeaseResult]]
 
 
 class HeldLease:
-    """The calls under one lease, for one caller."""
+    """The requests under one lease, from one caller."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class HeldLease:
         read_pool: DbPool,
         clock: Clock,
     ) -> None:
-        """Take a lease's id; raise `LeaseLostError` for what is none."""
+        """Raise `LeaseLostError` if the id cannot be one of a lease."""
         address = parse_lease(lease_id)
         if address is None:
             raise LeaseLostError("unknown")
@@ -52,10 +54,10 @@ class HeldLease:
 
     async def running(self) -> Document:
         """Record that the work begins."""
-        return _state(await self._call("running"))
+        return _directive(await self._call("running"))
 
     async def heartbeat(self, snapshot: str | None = None) -> Document:
-        """Extend the lease; return what to do."""
+        """Extend the lease; return what the worker should do."""
         address = self._address
 
         def read(connection: Connection) -> tuple[Document | None, str | None]:
@@ -66,15 +68,15 @@ class HeldLease:
             return facts, newest
 
         facts, newest = await self._read_pool.read(read)
-        state = self._unwritten(facts)
-        if state is None:
-            state = _state(await self._call("heartbeat"))
-        if state["action"] == "continue" and newest is not None and newest != snapshot:
-            state |= {"action": "changed", "snapshot": newest}
-        return state
+        answer = self._answer_without_write(facts)
+        if answer is None:
+            answer = _directive(await self._call("heartbeat"))
+        if answer["action"] == "continue" and newest is not None and newest != snapshot:
+            answer |= {"action": "changed", "snapshot": newest}
+        return answer
 
-    def _unwritten(self, facts: Document | None) -> Document | None:
-        """Return the answer to a heartbeat that changes nothing: the lease was extended lately."""
+    def _answer_without_write(self, facts: Document | None) -> Document | None:
+        """Return the answer to a heartbeat where the lease was extended lately; else None: it must be written."""
         if (
             facts is None
             or facts["lease_id"] != self._lease_id
@@ -93,17 +95,17 @@ class HeldLease:
     async def checkpoint(self, value: Json) -> Document:
         """Save a value for the next attempt."""
         text = work_values.text(value, "value")
-        return _state(await self._call("checkpoint", text=text))
+        return _directive(await self._call("checkpoint", text=text))
 
     async def log(self, text: str, stream: str = "log") -> Document:
         """Write to the step's log."""
         message = everywhere.redact(text)
-        return _state(await self._call("log", message=message, stream=stream))
+        return _directive(await self._call("log", message=message, stream=stream))
 
     async def artifact(self, name: str, value: Json) -> Document:
         """Keep a value beside the step's output; an event names it."""
         text, size = self._values.artifact_text(value)
-        # Checked before anything is stored, and again with the event.
+        # The lease is checked before anything is stored, and again when the event is recorded.
         await self._call("heartbeat")
         digest = await self._values.keep(text)
         reference = artifact_rows.reference(digest)
@@ -116,7 +118,7 @@ class HeldLease:
         label: str | None = None,
         client_token: str | None = None,
     ) -> Document:
-        """Append a value to the task's context; a repetition with the same token gets the same id."""
+        """Append a value to the task's context; a repetition with the same token returns the same id."""
         text = work_values.snapshot_text(value)
         result = await self._call("snapshot", text=text, label=label, client_token=client_token)
         return {"snapshot": result.snapshot_id}
@@ -128,10 +130,11 @@ class HeldLease:
     ) -> Document:
         """End the step with its output."""
         output, text = await self._values.output(self._address, output)
-        appended = None
+        new_snapshot = None
         if snapshot is not None:
-            appended = (work_values.snapshot_text(snapshot[0]), snapshot[1])
-        result = await self._call("complete", text=text, output=output, snapshot=appended)
+            value, label = snapshot
+            new_snapshot = (work_values.snapshot_text(value), label)
+        result = await self._call("complete", text=text, output=output, snapshot=new_snapshot)
         self._values.forget(self._address)
         return _ended(result)
 
@@ -156,8 +159,8 @@ class HeldLease:
 
     async def release(self, reason: str, checkpoint: Json = None) -> Document:
         """Give the work back."""
-        message, saved = everywhere.redact(reason), work_values.checkpoint_text(checkpoint)
-        return _ended(await self._call("release", message=message, checkpoint=saved))
+        message, text = everywhere.redact(reason), work_values.checkpoint_text(checkpoint)
+        return _ended(await self._call("release", message=message, checkpoint=text))
 
     async def ask(
         self,
@@ -170,13 +173,13 @@ class HeldLease:
         checkpoint: Json = None,
     ) -> Document:
         """Park the step with a question to a person."""
-        asked = {"choices": choices, "schema": schema, "who": who, "expires_seconds": expires}
-        json_values.encode(asked, "the question")
+        options = {"choices": choices, "schema": schema, "who": who, "expires_seconds": expires}
+        json_values.encode(options, "the question")
         return _ended(
             await self._call(
                 "ask",
                 message=everywhere.redact(question),
-                question=asked,
+                question=options,
                 checkpoint=work_values.checkpoint_text(checkpoint),
             )
         )
@@ -185,11 +188,14 @@ class HeldLease:
         """Park the step until a person says how it goes on."""
         return await self.ask(f"blocked: {reason}", checkpoint=checkpoint)
 
-    async def _call(self, action: LeaseAction, **members: Any) -> LeaseResult:
-        """Apply a call with the next commit; raise `LeaseLostError` if its lease does not count."""
+    async def _call(self, verb: LeaseVerb, **members: Any) -> LeaseResult:
+        """Apply a call with the next commit.
+
+        Raise `LeaseLostError` if the lease has ended, `RefusedError` if the call is not possible.
+        """
         may_work = self._principal.may_work
         result = await self._commit(
-            LeaseCall(self._lease_id, self._address, action, may_work, **members)
+            LeaseCall(self._lease_id, self._address, verb, may_work, **members)
         )
         if result.lost is not None:
             raise LeaseLostError(result.lost)
@@ -198,7 +204,7 @@ class HeldLease:
         return result
 
 
-def _state(result: LeaseResult) -> Document:
+def _directive(result: LeaseResult) -> Document:
     return {
         "action": result.directive,
         "lease_expires_at": to_iso(result.lease_expires_at),

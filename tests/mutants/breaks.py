@@ -1219,7 +1219,7 @@ MUTANTS: Final = (
         "an answer to another question is kept",
         "a retry on the newest version acts on the answer to a question that reads differently there",
         "agent/tasks/rules/carry_over.py",
-        "        stale |= changed_questions(tx, before, graph, asked)\n",
+        "        stale |= changed_questions(tx, before, graph, ended_well)\n",
         "        stale |= changed_questions(tx, before, graph, [])\n",
     ),
     Mutant(
@@ -1233,8 +1233,8 @@ MUTANTS: Final = (
         "a step that acted may be renamed",
         "a retry on the newest version repeats an effect under another name",
         "agent/tasks/rules/carry_over.py",
-        "        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), names)\n",
-        "        misfits.add_acted([], names)\n",
+        "        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names)\n",
+        "        misfits.add_acted([], kept_names)\n",
     ),
     Mutant(
         "now differs between attempts",
@@ -1382,8 +1382,8 @@ MUTANTS: Final = (
         "the next work of a refused result is dropped",
         "work that a result's claim got stays leased until it expires, since its worker never hears of it",
         "agent/queue/worker.py",
-        "        work = self._claims.repeat(claim, self._stop) if found is None else found\n",
-        "        work = found or []\n",
+        "        work = self._claims.repeat(claim, self._stop) if answered is None else answered\n",
+        "        work = answered or []\n",
     ),
     Mutant(
         "a step in another process is blamed for a crash",

@@ -29,7 +29,7 @@ def create_unstarted(hand: Hand) -> str:
         task = TaskRow.new(
             ids.new_id(), "pending", workflow_name=GRAPH.name, workflow_version=version
         )
-        task.also(input="{}", trigger="null", created_at=now)
+        task.set_columns(input="{}", trigger="null", created_at=now)
         locked = LockedTask(task, GRAPH, now, is_new=True)
         for index in range(len(GRAPH.steps)):
             locked.add(blank_step(GRAPH, task.id, index))

@@ -17,7 +17,7 @@ Entry points: `violations` and `check`. It may import `rules`, `state` and the s
 - `work`: external workers, their leases, and the snapshots of tasks.
 - `versions`: what a retry or a fork keeps and inherits, also under another version of its workflow.
 - `secrets`: no secret is stored. `task_patterns`: tasks that differ only in ids and times are checked
-  once.
+  once. `agent_calls`: tools of agents that write to the database. `violation`: what is reported.
 
 The nineteen promises, and where each is checked (`_check_database` is in this module):
 

@@ -11,6 +11,7 @@ from agent.steps.process.processes import is_running
 from agent.store.read.audit_rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
 from agent.tasks.state.isolation import IS_ISOLATED
+from agent.tasks.state.rows import NO_ITEM
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
 
@@ -28,7 +29,7 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
         if count > 1:
             yield Finding(f"there are {count} steps at address {address}")
     for index, definition in enumerate(graph.steps):
-        if (index, -1) not in addresses:
+        if (index, NO_ITEM) not in addresses:
             yield Finding(f"step {definition.name} is missing", definition.name)
     for step in task.steps:
         if not 0 <= step.index < len(graph.steps):

@@ -9,12 +9,13 @@ database thread and alone owns:
 - `attempt_loader`: claimed steps until their attempts can start; `attempt_inputs` reads what they need,
   `known_tasks` keeps what need not be read again, `blocked_steps` wait for a download.
 
-`faults` is the table of what follows each failure, `split` commits a bad batch part by part. After a lost
-acknowledgement of COMMIT, `pipeline` reads the worker's row to find out whether it was applied.
+`faults` is the table of what follows each failure, `split` commits a bad batch part by part. Where the answer
+to COMMIT is lost, `pipeline` (`Pipeline._find_out`) reads the worker's row to find out whether it took effect.
 
 One transaction, top to bottom: `transaction.run` calls `begin` (fence, locks, reads), `due_tasks`
-(timers, deadlines), `apply` (entries and completions), then creates, claims and writes. `scope` is what
-they share, `batch` what goes in and comes out, `large_values` what is stored before.
+(timers, deadlines), `apply` (entries and completions), `work` (calls of external workers), then creates,
+claims and writes. `scope` is what they share, `batch` what goes in and comes out, `large_values` what is
+stored before. `metrics` counts commits and their time.
 
 It may import `agent.tasks.rules`, `agent.tasks.state`, `agent.tasks.read_models` and the layers below
 `agent.tasks`; not `agent.tasks.worker` or `agent.tasks.rescue`.

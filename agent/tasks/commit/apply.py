@@ -126,7 +126,7 @@ def _record(
     if entry.snapshot is not None:
         return _append_snapshot(scope, locked, step, entry, entry.snapshot)
     if entry.checkpoint is not None:
-        step.also(checkpoint=entry.checkpoint)
+        step.set_columns(checkpoint=entry.checkpoint)
     if entry.delay is not None:
         event = "step.delayed" if entry.delay else "step.proceeded"
         locked.emit(event, step, entry.delay or None)
@@ -207,7 +207,7 @@ def _intend(
         step.idempotency_key = intent.idempotency_key
     if intent.process_id is not None:
         step.process_id = intent.process_id
-        step.also(process_started=intent.process_started)
+        step.set_columns(process_started=intent.process_started)
     return True
 
 

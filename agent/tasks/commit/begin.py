@@ -12,7 +12,7 @@ from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.rules.work_parts import LeaseCall
-from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS
+from agent.tasks.state.rows import NO_ITEM, STEP_COLUMNS, TASK_COLUMNS
 
 MAX_DUE_TASKS = 64
 LOCK_TIMEOUT_MS = 200
@@ -111,16 +111,16 @@ def _step_keys(batch: Batch) -> list[StepKey]:
         claim = part.claim
         keys[(claim.task_id, claim.index, claim.parallel_index)] = None
         if claim.parallel_index >= 0:
-            keys[(claim.task_id, claim.index, -1)] = None
+            keys[(claim.task_id, claim.index, NO_ITEM)] = None
     for completion in batch.completions:
         claim = completion.claim
         if claim.parallel_index < 0:
             for index in completion.graph.dependents[claim.index]:
-                keys[(claim.task_id, index, -1)] = None
+                keys[(claim.task_id, index, NO_ITEM)] = None
     for call in batch.work:
         if isinstance(call, LeaseCall):
             _, task_id, index, parallel_index = call.address
             keys[(task_id, index, parallel_index)] = None
             if parallel_index >= 0:
-                keys[(task_id, index, -1)] = None
+                keys[(task_id, index, NO_ITEM)] = None
     return list(keys)

@@ -53,11 +53,11 @@ class PollResult:
     """What a poll found, without changing anything."""
 
     next_wake_time: int | None
-    stops: list[str]
-    """Steps whose claims are gone."""
-    pauses: list[str]
+    lost_claims: list[str]
+    """Steps that this worker does not own any more."""
+    paused_steps: list[str]
     """Steps of paused tasks."""
-    failing: list[str]
+    failing_steps: list[str]
     """Steps of tasks in which another step failed."""
 
 
@@ -101,7 +101,7 @@ class Committer:
         try:
             self.session.enroll()
         except StoreError as error:
-            self._respond(Phase.ENROLL, error.fault)
+            self._handle_failure(Phase.ENROLL, error.fault)
             raise
         self._loader.clear()
 
@@ -114,13 +114,15 @@ class Committer:
         return self.complete(self.send(batch, capacity))
 
     def send(self, batch: Batch, capacity: ClaimCapacity) -> InFlightTx:
-        """Run the transaction of a batch and send it; `complete` must follow, in the same order.
+        """Run the transaction of a batch and send it with its COMMIT.
 
-        Where it is not confirmed yet, another batch may be sent first.
+        The caller must pass each transaction to `complete`, in the order of sending. On PostgreSQL it may
+        send one batch more before that (`InFlightTx.is_unconfirmed`).
         """
         capacity = self._set_aside.exclude_from(capacity)
         tx = InFlightTx(batch, capacity, began=self.clock.monotonic())
-        if self._pipeline.add(tx):
+        can_send = self._pipeline.add(tx)
+        if can_send:
             self._send(tx)
         return tx
 
@@ -133,15 +135,17 @@ class Committer:
         self._pipeline.remove(tx)
         if tx.is_dropped:
             raise DroppedError
-        done = self._outcome(tx)
-        carried = len(tx.batch.completions) + len(tx.batch.submissions)
-        self.metrics.add(self.clock.monotonic() - tx.began, carried)
-        self._loader.add(done.result)
+        committed = self._result_of(tx)
+        items = len(tx.batch.completions) + len(tx.batch.submissions)
+        self.metrics.add(self.clock.monotonic() - tx.began, items)
+        self._loader.add(committed.result)
         if self._loader.pending:
-            self._load(done)
+            self._load(committed)
         if not self._loader.pending:
-            self.cache.keep(done.result)
-        return done
+            # A claim that is not loaded yet may still fail its step, in a transaction of its own: the
+            # rows of this one would then be out of date.
+            self.cache.keep(committed.result)
+        return committed
 
     def poll(self, claims: list[Claim]) -> PollResult:
         """Read when the next task is due, and what became of claims."""
@@ -150,28 +154,30 @@ class Committer:
             step_ids = [claim.step_id for claim in claims]
             rows = reads.claims(self.connection, step_ids) if claims else []
         except StoreError as error:
-            self._respond(Phase.POLL, error.fault)
+            self._handle_failure(Phase.POLL, error.fault)
             raise
-        found = {row[0]: row for row in rows}
+        by_step = {row[0]: row for row in rows}
         poll = PollResult(soonest, [], [], [])
         for claim in claims:
-            row = found.get(claim.step_id)
+            row = by_step.get(claim.step_id)
             if row is None or row[1] != claim.token or row[2] != self.worker_id:
-                poll.stops.append(claim.step_id)
+                poll.lost_claims.append(claim.step_id)
             elif row[3] == TaskStatus.PAUSED:
-                poll.pauses.append(claim.step_id)
+                poll.paused_steps.append(claim.step_id)
             elif row[4] == "failing":
-                poll.failing.append(claim.step_id)
+                poll.failing_steps.append(claim.step_id)
         return poll
 
     def supply(self, address: str, content: bytes | None) -> None:
         """Add a downloaded value; the next commit loads the attempts that are complete with it."""
         self._loader.supply(address, content)
 
-    def _respond(self, phase: Phase, cause: AnyCause, batch: Batch | None = None) -> Response:
-        """Return what follows a failure.
+    def _handle_failure(
+        self, phase: Phase, cause: AnyCause, batch: Batch | None = None
+    ) -> Response:
+        """Empty the cache, close a connection that is useless now, and return what must follow.
 
-        Only this empties the cache: after any failure it may hold rows that were never committed.
+        No other method empties the cache: after any failure it may hold rows that were never committed.
         """
         response = RESPONSES[phase][cause]
         contended = batch.task_ids() if batch is not None and response is Response.RELOAD else ()
@@ -198,7 +204,7 @@ class Committer:
     def _store_large_values(self, batch: Batch) -> None:
         """Store large values as artifacts, before the transaction that refers to them.
 
-        What belongs outside the database was uploaded before it came here.
+        Values for a store outside the database never reach this: the worker has uploaded them.
         """
         parts = large_values.large_parts(batch)
         if parts:
@@ -210,10 +216,10 @@ class Committer:
             for part, content in zip(parts, packed, strict=True):
                 part.replace(artifact_rows.reference(content.name))
 
-    def _outcome(self, tx: InFlightTx) -> CommitResult:
-        """Return what a transaction did; reload or split it, or raise why it failed."""
+    def _result_of(self, tx: InFlightTx) -> CommitResult:
+        """Return the result of a transaction; where it failed, reload it, split it or raise its error."""
         while (cause := tx.cause) is not None:
-            response = self._respond(Phase.COMMIT, cause, tx.batch)
+            response = self._handle_failure(Phase.COMMIT, cause, tx.batch)
             if response is Response.PROCEED:
                 break
             if response is Response.RELOAD:
@@ -238,7 +244,8 @@ class Committer:
         except (StoreError, FencedError) as error:
             if self.session.tx_number == tx_number:
                 raise
-            # What was committed stands. The next transaction meets the same fault, and decides.
+            # Some parts are committed, and the caller must act on them. `total.rest` has the others: the
+            # next transaction sends them, and handles the same fault if it lasts.
             log.warning("commit.split_interrupted", error=str(error))
         return total
 
@@ -262,40 +269,49 @@ class Committer:
     def _commit_part(
         self, batch: Batch, capacity: ClaimCapacity, total: CommitResult
     ) -> str | None:
-        """Commit one part of a batch; return why it is refused, None if it is not."""
+        """Commit one part of a batch; return why it is refused, None if it is committed.
+
+        Raise what is no fault of the part.
+        """
         tx = InFlightTx(batch, self._set_aside.exclude_from(capacity), may_assume=False)
         self._pipeline.send(tx, self._run)
-        cause = tx.cause
-        if cause is not None and self._respond(Phase.PART, cause) is not Response.PROCEED:
-            assert tx.error is not None
-            if RESPONSES[Phase.PART][cause] is not Response.REFUSE:
-                raise tx.error
-            if isinstance(tx.error, StoreError):
-                return tx.error.message
-            log.error("commit.bad_part", exc_info=tx.error)
-            return f"{type(tx.error).__name__}: {tx.error}"
-        assert tx.result is not None
-        total.result.merge(tx.result)
-        return None
+        response = Response.PROCEED
+        if tx.cause is not None:
+            response = self._handle_failure(Phase.PART, tx.cause)
+        if response is Response.PROCEED:
+            assert tx.result is not None
+            total.result.merge(tx.result)
+            return None
+        assert tx.error is not None
+        if response is not Response.REFUSE:
+            raise tx.error
+        if isinstance(tx.error, StoreError):
+            return tx.error.message
+        log.error("commit.bad_part", exc_info=tx.error)
+        return f"{type(tx.error).__name__}: {tx.error}"
 
-    def _load(self, done: CommitResult) -> None:
-        """Load the pending attempts; where that fails, the next commit tries again."""
+    def _load(self, committed: CommitResult) -> None:
+        """Load the pending attempts. Those that the database does not yield now stay pending."""
         try:
-            try:
-                attempts = self._loader.load_all(self.connection)
-            except Exception as error:
-                if self._respond(Phase.LOAD, cause_of(error)) is not Response.SPLIT:
-                    raise
-                # A step that fails is committed at once: nothing may be in flight beside that.
-                self._pipeline.confirm_all()
-                attempts = self._load_each(done)
+            committed.attempts = self._load_pending(committed)
         except StoreError as error:
             log.warning("attempts.delayed", fault=str(error.fault), error=error.message)
             return
-        done.attempts, done.is_isolated = attempts, self._loader.is_isolated
+        committed.is_isolated = self._loader.is_isolated
         self._loader.blocked.tidy()
 
-    def _load_each(self, done: CommitResult) -> list[AttemptInput]:
+    def _load_pending(self, committed: CommitResult) -> list[AttemptInput]:
+        """Load all pending attempts at once; one by one where something in them is bad."""
+        try:
+            return self._loader.load_all(self.connection)
+        except Exception as error:
+            if self._handle_failure(Phase.LOAD, cause_of(error)) is not Response.SPLIT:
+                raise
+        # `_fail_step` commits a transaction of its own, which no unconfirmed one may precede.
+        self._pipeline.confirm_all()
+        return self._load_each(committed)
+
+    def _load_each(self, committed: CommitResult) -> list[AttemptInput]:
         """Load pending attempts one by one, so that a bad record costs only its own step."""
         attempts: list[AttemptInput] = []
         loaded: list[ClaimedStep] = []
@@ -304,23 +320,29 @@ class Committer:
                 attempts += self._loader.load_one(self.connection, claimed)
                 loaded.append(claimed)
             except Exception as error:
-                response = self._respond(Phase.LOAD_ONE, cause_of(error))
+                response = self._handle_failure(Phase.LOAD_ONE, cause_of(error))
                 if response is Response.FETCH:
                     self._loader.block(claimed)
                 elif response is Response.FAIL_STEP:
-                    self._fail_step(claimed, error, done)
+                    self._fail_step(claimed, error, committed)
                 else:
                     raise
         for claimed in loaded:
             self._loader.discard(claimed)
         return attempts
 
-    def _fail_step(self, claimed: ClaimedStep, error: Exception, done: CommitResult) -> None:
+    def _fail_step(self, claimed: ClaimedStep, error: Exception, committed: CommitResult) -> None:
         """Fail a claimed step whose record cannot be read."""
         locked, step = claimed
         log.error("attempt.unreadable", task=locked.task.id, step=step.id, exc_info=error)
-        reason = f"what is on record of it cannot be read: {error}"
+        reason = f"the stored record of this step cannot be read: {error}"
         failed = Failed(StepError("bad_record", "internal", reason))
-        self._loader.discard(claimed)
         batch = Batch(completions=[Completion(claim_on(step), locked.graph, failed)])
-        self._commit_part(batch, _NO_CAPACITY, done)
+        refusal = self._commit_part(batch, _NO_CAPACITY, committed)
+        if refusal is not None:
+            # Nothing can be written to its task. The step stays claimed by this worker until the worker
+            # ends; then another one takes the step over.
+            log.error("step.cannot_be_failed", task=locked.task.id, step=step.id, error=refusal)
+        # Only now: after a fault of the database the claim must still be pending, or the step would stay
+        # running without an attempt.
+        self._loader.discard(claimed)

@@ -1,7 +1,8 @@
 """What follows a failure on the commit path, as one table: phase x cause -> response.
 
-`Committer` applies the responses that stay inside it (reload, split, refuse, fail the step, wait).
-`Worker` applies the three that change its loop: retry after a pause, enroll again, stop.
+`Committer` applies the responses that stay inside it: proceed, reload, split, refuse a part, fail a step,
+fetch a value, and retry of attempts that it loads. The others reach the worker's loop, where
+`agent.tasks.worker.failures` applies them: retry after a pause, resend, enroll again, stop.
 """
 
 from enum import StrEnum
@@ -88,15 +89,16 @@ _TERMINAL: Final[dict[AnyCause, Response]] = {
 
 
 def _own_fault(response: Response) -> dict[AnyCause, Response]:
-    """Return what follows where what was sent or read is itself the cause."""
+    """Return the responses to causes that lie in the batch or the record itself, not in the database."""
     return dict.fromkeys((Fault.DATA, Fault.DEFECT, Cause.CODE), response)
 
 
-# A worker that is committed to a claim keeps it through every fault of the database: the next commit
-# meets the same fault, and decides.
+# Loading ends no worker and gives up no claim for a fault of the database: the next commit meets the same
+# fault, and its row of the table decides.
 _KEEP_CLAIM: Final[dict[AnyCause, Response]] = _PASSING | dict.fromkeys(_TERMINAL, Response.RETRY)
 
 RESPONSES: Final[dict[Phase, dict[AnyCause, Response]]] = {
+    # A worker without a row has no work to lose: what a pause cannot mend ends it, with the message.
     Phase.ENROLL: _TERMINAL
     | dict.fromkeys(TRANSIENT_FAULTS, Response.RETRY)
     | dict.fromkeys(
@@ -119,16 +121,18 @@ RESPONSES: Final[dict[Phase, dict[AnyCause, Response]]] = {
     Phase.LOAD_ONE: _KEEP_CLAIM
     | _own_fault(Response.FAIL_STEP)
     | {Cause.NOT_FETCHED: Response.FETCH},
+    # A row that a poll cannot read belongs to one task, and must not end the worker of all others.
     Phase.POLL: _PASSING
     | _TERMINAL
     | {Fault.DATA: Response.RETRY, Fault.DEFECT: Response.RETRY, Cause.CODE: Response.STOP},
 }
 
 NEED_NEW_CONNECTION: Final = frozenset({Fault.LOST, Fault.CORRUPT})
+"""Faults after which the connection is useless."""
 
 
 def cause_of(error: Exception) -> AnyCause:
-    """Return the row of the table that an error belongs to."""
+    """Return the cause of an error, as `RESPONSES` lists it."""
     if isinstance(error, StoreError):
         return error.fault
     if isinstance(error, FencedError):

@@ -132,7 +132,7 @@ def _commit_work(
         if problem is not None:
             refused: WorkResult = ClaimResult()
             if isinstance(part, LeaseCall):
-                log.error("work.refused", action=part.action, error=problem)
+                log.error("work.refused", verb=part.verb, error=problem)
                 refused = LeaseResult(refusal=f"it cannot be recorded: {problem}")
             total.result.worked.append((part, refused))
         del rest.work[0]

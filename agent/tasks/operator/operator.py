@@ -206,7 +206,7 @@ class Operator:
                     tx, old, from_step, edited or {}, latest
                 )
             if dedupe_key is not None:
-                new.task.also(dedupe_key=dedupe_key)
+                new.task.set_columns(dedupe_key=dedupe_key)
             row_writer.write(tx, [old, new], old.now)
         message = f"forked as {new.task.id}{versions.remark(new)}"
         if repeated:

@@ -1,6 +1,12 @@
-"""Documents that every surface shows: tasks, steps, calls, workflows, budgets, and the event tail.
+"""Documents that every surface shows. They read committed rows and change nothing.
 
-They read committed rows and change nothing. `task_documents` is the entry point for tasks and lists;
-`person_waits` says what waits for a person; `outputs` computes a task's output. They may import
-`rules`, `state`, `operator` and the store, and none of the packages that run tasks.
+- Tasks: `task_documents` (entry point for one task), `task_list` (a page of tasks), `task_overview` (one task
+  in bounded size), `task_results` (for a caller that waits), `outputs` (a task's output).
+- Steps: `step_attempts`, `transcript` (calls), `spending` (calls of models, and budgets).
+- Waits: `person_waits` (what a person has to do), `listed_waits` (what listed tasks wait for).
+- Workflows: `workflow_documents`, `version_facts` (what has changed since a task's version).
+- Others: `state_documents`, `conversations`, `work_documents` (external workers), `load` (`agent top`).
+- `event_tail`: every event in commit order, for listeners in this process.
+
+They may import `rules`, `state`, `operator` and the store, and none of the packages that run tasks.
 """

@@ -13,7 +13,7 @@ from agent.store.db.database import Connection
 from agent.tasks.rules import budgets, fanout
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.rows import StepRow
+from agent.tasks.state.rows import NO_ITEM, StepRow
 
 
 def advance(tx: Connection, locked: LockedTask) -> None:
@@ -75,7 +75,7 @@ def miss_deadline(tx: Connection, locked: LockedTask) -> None:
         return
     error = StepError("deadline_exceeded", "timeout", "the task's time is over")
     if task.steps_failed == 0:
-        task.also(error=json.dumps(error.document(0), ensure_ascii=False))
+        task.set_columns(error=json.dumps(error.document(0), ensure_ascii=False))
     begin_failing(tx, locked, "deadline")
 
 
@@ -100,9 +100,9 @@ def _update_dependents(tx: Connection, locked: LockedTask, step: StepRow) -> Non
         return
     by_failure = is_failed or transitions.is_skipped_by_failure(step)
     dependents = locked.graph.dependents[step.index]
-    locked.load(tx, [(index, -1) for index in dependents])
+    locked.load(tx, [(index, NO_ITEM) for index in dependents])
     for index in dependents:
-        dependent = locked.steps[(index, -1)]
+        dependent = locked.steps[(index, NO_ITEM)]
         dependent.deps_remaining = dependent.deps_remaining - 1
         if by_failure:
             dependent.deps_failed = dependent.deps_failed + 1

@@ -225,7 +225,7 @@ def expire(tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow) 
     locked.questions.append(renewed)
     text = reads.checkpoint_of(tx, step.id)
     saved = json.loads(text)["saved"] if text is not None else None
-    step.also(checkpoint=_wrapped_checkpoint(renewed.id, saved))
+    step.set_columns(checkpoint=_wrapped_checkpoint(renewed.id, saved))
     step.wait = Approval(renewed.id)
     step.wake_at = renewed.wake_at
     data = {"approval": renewed.id, "renews": row.id, "message": row.message}

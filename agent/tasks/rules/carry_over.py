@@ -7,7 +7,7 @@
 - Every other step **runs again** from the beginning.
 
 The new task may be of another version of the workflow. Steps are then the same by their names; `version_fit`
-refuses what cannot be kept, and `changed_questions` finds the answers that do not hold any more.
+refuses what cannot be kept, and `changed_questions` finds the answers to questions that changed.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from agent.tasks.rules.creation import blank_step
 from agent.tasks.rules.version_fit import Misfits, differences
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.rows import StepRow
+from agent.tasks.state.rows import NO_ITEM, StepRow
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
 
@@ -74,7 +74,7 @@ def carry_over(
 ) -> list[str]:
     """Give a new task its steps and start it. Steps of `rerun` run again in any case.
 
-    Return the names of the steps that had ended well and ask again. Raise `RefusedError` where the
+    Return the names of the steps that had ended well, and whose question a person must answer again. Raise `RefusedError` where the
     kept steps do not fit the version of the new task.
     """
     graph = new.graph
@@ -90,32 +90,33 @@ def carry_over(
         new.task.extra["input"],
     )
     unfit: frozenset[int] = frozenset()
-    if new.task.workflow_version != old.task.workflow_version:
-        asked = [
+    is_other_version = new.task.workflow_version != old.task.workflow_version
+    if is_other_version:
+        ended_well = [
             graph.steps[index].name for index in old_steps if _has_ended_well(old_steps, index)
         ]
         before = AskingTask(old.task.id, old.task.workflow_version, old.graph)
-        stale |= changed_questions(tx, before, graph, asked)
-        unfit = _unfit(old.graph, graph, old_steps)
+        stale |= changed_questions(tx, before, graph, ended_well)
+        unfit = _changed_steps(old.graph, graph, old_steps)
     rerun, kept = _choose_kept(graph, old_steps, rerun, stale, unfit)
     reopened = {
         index
         for index in old_steps
         if index not in kept | rerun | unfit and _may_reopen(graph, old_steps[index], index, kept)
     }
-    if new.task.workflow_version != old.task.workflow_version:
+    if is_other_version:
         _check_fit(tx, old, new, rerun, kept | reopened)
-    called = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
+    with_calls = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
     for index in graph.order:
         steps = old_steps.get(index, [])
         if index in kept:
             for old_step in steps:
                 _keep(new, old_step)
         elif index in reopened:
-            _reopen_group(tx, new, steps[0], steps[1:], called)
+            _reopen_group(tx, new, steps[0], steps[1:], with_calls)
         else:
             blank = new.add(blank_step(graph, new.task.id, index))
-            if steps and steps[0].id in called:
+            if steps and steps[0].id in with_calls:
                 blank.inherit_history()
                 _inherit_read(tx, blank, steps[0], graph)
     _start(tx, new, kept)
@@ -127,15 +128,18 @@ def carry_over(
 
 
 def _read_steps(tx: Connection, old: LockedTask, graph: Graph) -> _OldSteps:
-    """Read the steps of the old task, by their indexes in a graph that may be another version's."""
-    places = [graph.index_of.get(step.name) for step in old.graph.steps]
+    """Read the steps of the old task, by their indexes in a graph that may be another version's.
+
+    Steps that the graph does not have are left out.
+    """
+    new_indexes = [graph.index_of.get(step.name) for step in old.graph.steps]
     steps: _OldSteps = {}
     for values in lineage.steps_of(tx, _COLUMNS, old.task.id):
         step = _OldStep(*values)
-        place = places[step.index]
-        if place is not None:
-            steps.setdefault(place, []).append(
-                step if place == step.index else replace(step, index=place)
+        new_index = new_indexes[step.index]
+        if new_index is not None:
+            steps.setdefault(new_index, []).append(
+                step if new_index == step.index else replace(step, index=new_index)
             )
     return steps
 
@@ -145,31 +149,36 @@ def _has_ended_well(old_steps: _OldSteps, index: int) -> bool:
 
 
 def _may_reopen(graph: Graph, steps: list[_OldStep], index: int, kept: set[int]) -> bool:
-    """Whether a group was expanded, and goes on with the items that it has."""
+    """Whether a step is a group that was expanded, and whose dependencies are all kept."""
     group, *items = steps
     return group.items is not None and bool(items) and kept.issuperset(graph.parents[index])
 
 
-def _unfit(old: Graph, new: Graph, old_steps: _OldSteps) -> frozenset[int]:
-    """Return the steps whose definition is another one, and which therefore cannot be kept.
+def _changed_steps(old: Graph, new: Graph, old_steps: _OldSteps) -> frozenset[int]:
+    """Return the steps whose definition has changed, and which therefore cannot be kept.
 
-    Of a question only its kind and its items count here: `changed_questions` compares what it says.
+    The text of a question does not count here: `changed_questions` compares it as people saw it.
     """
-    unfit = set()
+    changed = set()
     for index in old_steps:
         after = new.steps[index]
         before = old.steps[old.index_of[after.name]]
         if before.kind == after.kind and after.kind in kept_answers.ASKING_KINDS:
             before = replace(before, config=after.config)
         if differences(before, after):
-            unfit.add(index)
-    return frozenset(unfit)
+            changed.add(index)
+    return frozenset(changed)
 
 
 def _check_fit(
     tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int], kept: set[int]
 ) -> None:
-    """Refuse a version in which a step that succeeded, or has acted, would not be recognised."""
+    """Refuse a version that would run again what its own version would have kept.
+
+    `rerun` and `kept` are what was chosen for the new version. The same choice is made for the old version:
+    each succeeded step that it keeps must be kept. In a retry, a step that has acted must also find its
+    calls again, by its name and kind.
+    """
     graph = new.graph
     by_old_index = _read_steps(tx, old, old.graph)
     old_rerun = frozenset(
@@ -177,19 +186,21 @@ def _check_fit(
         for index in rerun
         if graph.steps[index].name in old.graph.index_of
     )
-    _, kept_before = _choose_kept(old.graph, by_old_index, old_rerun, frozenset(), frozenset())
+    _, kept_under_old_version = _choose_kept(
+        old.graph, by_old_index, old_rerun, frozenset(), frozenset()
+    )
     succeeded = [
         old.graph.steps[index].name
         for index, steps in by_old_index.items()
-        if index in kept_before
-        or (index not in old_rerun and _may_reopen(old.graph, steps, index, kept_before))
+        if index in kept_under_old_version
+        or (index not in old_rerun and _may_reopen(old.graph, steps, index, kept_under_old_version))
         if any(step.status == StepStatus.SUCCEEDED for step in steps)
     ]
-    names = {graph.steps[index].name for index in kept}
+    kept_names = {graph.steps[index].name for index in kept}
     misfits = Misfits(old.graph, graph, new.task.workflow_version)
-    misfits.add_kept(succeeded, names)
+    misfits.add_kept(succeeded, kept_names)
     if new.retries is not None:
-        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), names)
+        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names)
     misfits.refuse()
 
 
@@ -234,7 +245,7 @@ def _keep(new: LockedTask, old_step: _OldStep) -> None:
         items_ended=old_step.items_ended,
         started_at=old_step.started_at,
     )
-    step.also(
+    step.set_columns(
         output=old_step.output,
         skip_reason=old_step.skip_reason,
         item=old_step.item,
@@ -242,23 +253,24 @@ def _keep(new: LockedTask, old_step: _OldStep) -> None:
         ended_at=old_step.ended_at,
     )
     if old_step.state_read is not None:
-        step.also(state_read=old_step.state_read)
+        step.set_columns(state_read=old_step.state_read)
     new.add(step)
     new.emit("step.kept", step, {"status": old_step.status, "from": old_step.id})
 
 
 def _inherit_read(tx: Connection, step: StepRow, old_step: _OldStep, graph: Graph) -> None:
-    """Let a step see what the old one had read of `state` and of the time: its calls follow from that.
+    """Let a step see the values of `state` and of `now` that the old one had read.
 
-    A step without calls reads again: a person may have corrected the value before the retry.
+    Its recorded calls were computed from them: with other values it would not find these calls. A step
+    without calls reads again, since a person may have corrected the value before the retry.
     """
     if old_step.state_read is not None:
-        step.also(state_read=old_step.state_read)
+        step.set_columns(state_read=old_step.state_read)
     if graph.steps[step.index].reads_now:
         at = old_step.first_claimed_at
         if at is None:
             at = attempt_reads.first_claimed_at(tx, old_step.task_id, old_step.id)
-        step.also(first_claimed_at=at)
+        step.set_columns(first_claimed_at=at)
 
 
 def _reopen_group(
@@ -266,15 +278,15 @@ def _reopen_group(
     new: LockedTask,
     old_group: _OldStep,
     old_items: list[_OldStep],
-    called: Collection[str],
+    with_calls: Collection[str],
 ) -> None:
     """Add a group that goes on: items that ended well are kept, the others run again."""
     max_attempts = new.graph.steps[old_group.index].retry.max_attempts
-    done = 0
+    kept_count = 0
     for old_item in old_items:
         if old_item.has_ended_well:
             _keep(new, old_item)
-            done += 1
+            kept_count += 1
             continue
         item = StepRow.new(
             new_id(),
@@ -285,10 +297,12 @@ def _reopen_group(
             parallel_count=old_item.parallel_count,
         )
         item.inherit_history()
-        item.also(item=old_item.item)
-        if old_item.id in called:
+        item.set_columns(item=old_item.item)
+        if old_item.id in with_calls:
             _inherit_read(tx, item, old_item, new.graph)
         new.add(item)
+    # Every old item has a row in the new task, so all of them are placed. Only those that ended well have
+    # ended there; the others are pending again.
     group = StepRow.new(
         new_id(),
         new.task.id,
@@ -297,11 +311,11 @@ def _reopen_group(
         max_attempts=max_attempts,
         parallel_count=old_group.parallel_count,
         items_placed=len(old_items),
-        items_ended=done,
-        items_done=done,
+        items_ended=kept_count,
+        items_done=kept_count,
         waiting_on=waits.dump(Items(old_group.parallel_count or 0)),
     )
-    group.also(items=old_group.items)
+    group.set_columns(items=old_group.items)
     new.add(group)
     new.emit("step.kept", group, {"status": str(StepStatus.WAITING), "from": old_group.id})
 
@@ -312,12 +326,12 @@ def _start(tx: Connection, new: LockedTask, kept: set[int]) -> None:
     for index, parents in enumerate(graph.parents):
         if index not in kept:
             open_parents = [parent for parent in parents if parent not in kept]
-            new.steps[(index, -1)].deps_remaining = len(open_parents)
+            new.steps[(index, NO_ITEM)].deps_remaining = len(open_parents)
     steps = [new.steps[address] for address in sorted(new.steps)]
     open_steps = [step for step in steps if step.status in (StepStatus.PENDING, StepStatus.WAITING)]
     new.task.steps_open = len(open_steps)
     transitions.move_task(new, "task.started")
-    new.task.also(started_at=new.now)
+    new.task.set_columns(started_at=new.now)
     for step in open_steps:
         if step.status == StepStatus.WAITING or step.is_item:
             # A reopened group and its items: `fanout.admit` releases the items one by one.

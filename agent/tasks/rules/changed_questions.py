@@ -32,11 +32,11 @@ class AskingTask(NamedTuple):
 
 
 def changed_questions(
-    tx: Connection, old: AskingTask, new: Graph, asked: Iterable[str]
+    tx: Connection, old: AskingTask, new: Graph, step_names: Iterable[str]
 ) -> frozenset[int]:
-    """Return the steps of a new version, among those that `asked`, whose question is another one."""
+    """Return which of the named steps ask another question in a new version."""
     changed: set[int] = set()
-    for name in asked:
+    for name in step_names:
         index = new.index_of.get(name)
         if index is None or new.steps[index].kind not in ASKING_KINDS:
             continue
@@ -66,13 +66,13 @@ def _reads_the_same(tx: Connection, old: AskingTask, before: Step, after: Step) 
 
 def _rendered(tx: Connection, old: AskingTask, step: Step) -> dict[str, Json]:
     prepared = prepare.prepare_step(step)
-    given, trigger, _ = task_rows.input_of(tx, old.id)
+    task_input, trigger, _ = task_rows.input_of(tx, old.id)
     origin = read_origin(task_rows.chat_origin_of(tx, old.id))
     task = TaskView(
         id=old.id,
         workflow=old.graph.name,
         version=old.version,
-        input=json.loads(given),
+        input=json.loads(task_input),
         trigger=with_origin(json.loads(trigger) if trigger else None, origin),
         origin_id=old.id,
         created_at=0,

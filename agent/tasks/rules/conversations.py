@@ -24,7 +24,7 @@ def join_line(task: TaskRow, graph: Graph) -> None:
     if any(step.kind == "agent" and keeps_conversation(step.config) for step in graph.steps):
         origin = read_origin(task.chat_origin)
         assert origin is not None
-        task.also(conversation=origin.conversation)
+        task.set_columns(conversation=origin.conversation)
 
 
 def append(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -> None:

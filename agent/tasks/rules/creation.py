@@ -76,7 +76,7 @@ def create(tx: Connection, submission: Submission, version: int, now: int) -> Lo
         trigger_id=submission.trigger_id,
         chat_origin=submission.chat_origin,
     )
-    task.also(
+    task.set_columns(
         input=json_values.encode(dict(submission.input), "input"),
         trigger=json_values.encode(submission.trigger, "trigger"),
         dedupe_key=submission.dedupe_key,
@@ -110,7 +110,7 @@ def blank_step(graph: Graph, task_id: str, index: int) -> StepRow:
 def start(tx: Connection, locked: LockedTask) -> None:
     """Start a task: its steps without open dependencies are released."""
     transitions.move_task(locked, "task.started")
-    locked.task.also(started_at=locked.now)
+    locked.task.set_columns(started_at=locked.now)
     for step in list(locked.steps.values()):
         if step.deps_remaining == 0 and step.status == "pending":
             advance.make_ready(locked, step)

@@ -18,13 +18,13 @@ from agent.store.db.database import Connection
 from agent.store.engine import reads
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
-from agent.tasks.state.rows import StepRow
+from agent.tasks.state.rows import NO_ITEM, StepRow
 
 
 def expand(locked: LockedTask, step: StepRow, items: list[Json]) -> None:
     """Turn a step whose items are known into a group."""
     step.parallel_count = len(items)
-    step.also(items=json_values.encode(items, "items"))
+    step.set_columns(items=json_values.encode(items, "items"))
     if not items:
         transitions.succeed(locked, step, None)
         return
@@ -89,7 +89,7 @@ def _create_items(tx: Connection, locked: LockedTask, group: StepRow, count: int
             max_attempts=max_attempts,
             parallel_count=group.parallel_count,
         )
-        item.also(item=json.dumps(values[parallel_index], ensure_ascii=False))
+        item.set_columns(item=json.dumps(values[parallel_index], ensure_ascii=False))
         items.append(locked.add(item))
         transitions.release(locked, item)
     from agent.tasks.rules import inherited_calls
@@ -101,8 +101,8 @@ def _create_items(tx: Connection, locked: LockedTask, group: StepRow, count: int
 
 def count_item(tx: Connection, locked: LockedTask, item: StepRow) -> None:
     """Count an ended item in its group; then the group ends, or is held to admit further items."""
-    locked.load(tx, [(item.index, -1)])
-    group = locked.steps[(item.index, -1)]
+    locked.load(tx, [(item.index, NO_ITEM)])
+    group = locked.steps[(item.index, NO_ITEM)]
     group.items_ended = group.items_ended + 1
     if item.status == StepStatus.FAILED:
         group.items_failed = group.items_failed + 1

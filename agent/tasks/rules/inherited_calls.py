@@ -53,9 +53,9 @@ def inherit_items(tx: Connection, locked: LockedTask, items: Iterable[StepRow]) 
     for step in heirs:
         step.inherit_history()
         if step.parallel_index in reads:
-            step.also(state_read=reads[step.parallel_index])
+            step.set_columns(state_read=reads[step.parallel_index])
         if step.parallel_index in claims:
-            step.also(first_claimed_at=claims[step.parallel_index])
+            step.set_columns(first_claimed_at=claims[step.parallel_index])
 
 
 def _copy(

@@ -56,8 +56,8 @@ def apply(tx: Connection, locked: LockedTask, call: LeaseCall) -> LeaseResult:
         return LeaseResult(lost="unknown")
     if not holds(locked, step, row, call.lease_id):
         return _late(tx, locked, step, row, call)
-    if call.action in _RESULTS:
-        return _RESULTS[call.action](tx, locked, step, row, call)
+    if call.verb in _RESULTS:
+        return _RESULTS[call.verb](tx, locked, step, row, call)
     return _report(tx, locked, step, row, call)
 
 
@@ -79,17 +79,17 @@ def _report(
 ) -> LeaseResult:
     """Record what does not end the lease, and extend it."""
     snapshot_id = None
-    if call.action == "running" and row.status == WorkStatus.LEASED:
+    if call.verb == "running" and row.status == WorkStatus.LEASED:
         work_leases.start(locked, step, row)
-    elif call.action == "checkpoint":
-        step.also(checkpoint=call.text)
-    elif call.action == "log":
+    elif call.verb == "checkpoint":
+        step.set_columns(checkpoint=call.text)
+    elif call.verb == "log":
         entry = (locked.task.id, step.id, step.attempt, locked.now, call.stream, call.message)
         writes.insert_logs(tx, [entry])
-    elif call.action == "artifact":
+    elif call.verb == "artifact":
         data = {"work": row.id, "name": call.label, **call.output}
         locked.emit("artifact.added", step, data)
-    elif call.action == "snapshot":
+    elif call.verb == "snapshot":
         token = snapshots.token_of(call.lease_id, call.client_token)
         new = snapshots.NewSnapshot(call.text or "null", call.label, client_token=token)
         appended = snapshots.append(tx, locked, step, new, f"worker:{row.leased_by}")
@@ -230,7 +230,7 @@ def _resolve(
 
 def _save(step: StepRow, call: LeaseCall) -> None:
     if call.checkpoint is not None:
-        step.also(checkpoint=call.checkpoint)
+        step.set_columns(checkpoint=call.checkpoint)
 
 
 def _late(
@@ -239,16 +239,16 @@ def _late(
     """Answer a call under a lease that has ended."""
     if row.last_lease_id != call.lease_id:
         return LeaseResult(lost="released" if row.status != WorkStatus.WITHDRAWN else "withdrawn")
-    if row.status in _ENDED_BY.get(call.action, ()):
+    if row.status in _ENDED_BY.get(call.verb, ()):
         final = _final_snapshot(call)
         known = None if final is None else snapshots.repeated(tx, locked, final)
         snapshot_id = known if isinstance(known, str) else None
         return _ended(locked, step, approval_id=row.approval_id, snapshot_id=snapshot_id)
-    if row.status == WorkStatus.WITHDRAWN and call.action == "heartbeat":
+    if row.status == WorkStatus.WITHDRAWN and call.verb == "heartbeat":
         return LeaseResult(directive="cancel", step_status=step.status, task_id=locked.task.id)
     intent = work_leases.intent_of(row)
     may_settle = (
-        call.action in ("complete", "fail")
+        call.verb in ("complete", "fail")
         and row.status in (WorkStatus.EXPIRED, WorkStatus.WITHDRAWN)
         and intent is not None
         and intent["effect"]
@@ -263,7 +263,7 @@ def _late(
 
 def _settle_unknown(locked: LockedTask, step: StepRow, row: WorkRow, call: LeaseCall) -> None:
     """Resolve the effect of a lost attempt by its own late result, and let the step go on."""
-    if call.action == "complete":
+    if call.verb == "complete":
         _resolve(locked, step, row, CallStatus.SUCCEEDED, call, None)
     else:
         error = StepError(call.code, "remote", call.message, is_final=not call.is_retryable)

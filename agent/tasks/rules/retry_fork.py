@@ -80,7 +80,7 @@ def retry(
         task.parent_task_id, task.parent_step_id = parent.task_id, parent.step_id
         task.depth = parent.depth
         trigger = json_values.encode(parent.trigger, "trigger")
-    task.also(input=input_text, trigger=trigger)
+    task.set_columns(input=input_text, trigger=trigger)
     conversations.join_line(task, version.graph)
     new = LockedTask(task, version.graph, old.now, is_new=True)
     new.retries = old
@@ -101,7 +101,7 @@ def fork(
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
     input_text = _input_for(version, old, input_text, edited)
     task = _successor(old, version, forked_from=old.task.id)
-    task.also(input=input_text, trigger=trigger)
+    task.set_columns(input=input_text, trigger=trigger)
     conversations.join_line(task, graph)
     new = LockedTask(task, graph, old.now, is_new=True)
     _emit_created(new, {"forked_from": old.task.id})
@@ -135,7 +135,7 @@ def _successor(old: LockedTask, version: NewestVersion, **source: str) -> TaskRo
         depth=old.task.depth,
         chat_origin=old.task.chat_origin,
     )
-    task.also(created_at=old.now, **source)
+    task.set_columns(created_at=old.now, **source)
     return task
 
 

@@ -75,9 +75,9 @@ def settle(
     worker_id: str,
     state: LockedState | None = None,
 ) -> bool:
-    """Apply an outcome to its step; return whether the step still had the claim.
+    """Apply an outcome to its step; return whether it was applied.
 
-    `state` holds the locks of what the outcome writes to `state`.
+    It is not if another worker has the step, or if the task has ended. `state` holds the locks of what the outcome writes to `state`.
     """
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
@@ -86,7 +86,7 @@ def settle(
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
-        # Another step's failure stopped it: it is not retried.
+        # The failure of another step ends the task: this step starts no attempt, no wait and no items.
         transitions.skip(locked, step, "fail_fast")
         return True
     _apply(tx, locked, step, outcome, state)
@@ -123,6 +123,7 @@ def _apply(
             checkpoint = _checkpoint(outcome.checkpoint)
             transitions.pause_step(locked, step, checkpoint)
             if locked.task.status != TaskStatus.PAUSED:
+                # A person has resumed the task before this attempt could stop.
                 transitions.resume_step(locked, step)
         case Returned():
             wake_at = locked.now + int(outcome.delay_seconds * SECOND)
@@ -158,7 +159,11 @@ def _succeed(
 
 
 def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
-    """Schedule the next attempt, or fail the step when none is left."""
+    """Schedule the next attempt, or fail the step when none is left.
+
+    A step with an unknown outcome gets another attempt even after the last one: only an attempt can apply
+    the step's `on_unknown`. It may use recorded results and ask, but not act (`steps.attempt.attempt_limits`).
+    """
     failures = step.failures + (0 if outcome.is_unknown else 1)
     if step.attempt >= step.max_attempts and not outcome.is_unknown:
         transitions.fail(locked, step, outcome.error)
@@ -170,7 +175,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
 
 
 def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
-    """Let the step wait. What has already arrived wakes it at once, so nothing early is lost."""
+    """Let the step wait. A signal or a resolution that arrived before wakes it at once."""
     match outcome.on:
         case Question() as question:
             approvals.ask(locked, step, question, outcome.checkpoint)
@@ -187,8 +192,8 @@ def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -
         case Signal(name) as signal:
             _park(locked, step, outcome, signal, outcome.wake_at)
             take_signal(tx, locked, step, name)
-        case WorkOffer() as offered:
-            work_leases.offer(locked, step, offered)
+        case WorkOffer() as offer:
+            work_leases.offer(locked, step, offer)
         case Timer() as timer:
             _park(locked, step, outcome, timer, outcome.wake_at)
 
@@ -201,10 +206,10 @@ def _park(
 
 def take_signal(tx: Connection, locked: LockedTask, step: StepRow, name: str) -> bool:
     """Give a waiting step the oldest unconsumed signal of that name, if there is one."""
-    found = signals.first_untaken(tx, locked.task.id, name)
-    if found is None:
+    oldest = signals.first_untaken(tx, locked.task.id, name)
+    if oldest is None:
         return False
-    signal_id, payload = found
+    signal_id, payload = oldest
     signals.take(tx, signal_id, step.id)
     transitions.wake(locked, step, {"value": json.loads(payload) if payload else None})
     return True

@@ -1,6 +1,6 @@
 """The calls of external workers, as parts of a commit, and what each of them did.
 
-`WorkClaim` asks for work; a `LeaseCall` is anything that the holder of a lease says. Both are applied
+`WorkClaim` asks for work; a `LeaseCall` is any request of the worker that holds a lease. Both are applied
 by `work_claims` and `lease_calls` under the locks of the tasks. A part never fails a commit: what cannot
 be done is an answer.
 """
@@ -13,7 +13,7 @@ from agent.core.ids import new_id
 from agent.core.plain_json import Json
 from agent.store.engine.work_rows import WorkRow
 
-LeaseAction = Literal[
+LeaseVerb = Literal[
     "running",
     "heartbeat",
     "checkpoint",
@@ -25,6 +25,7 @@ LeaseAction = Literal[
     "release",
     "ask",
 ]
+"""What the holder of a lease requests; in the API the last part of the path."""
 LostReason = Literal["unknown", "expired", "released", "ended", "withdrawn"]
 
 
@@ -94,11 +95,11 @@ class ClaimResult:
 
 @dataclass(slots=True, eq=False)
 class LeaseCall:
-    """What the holder of a lease says; `action` decides which members count."""
+    """A request under a lease; `verb` decides which members count."""
 
     lease_id: str
     address: LeaseAddress
-    action: LeaseAction
+    verb: LeaseVerb
     may_use: Callable[[str], bool]
     """Whether the caller may do the work of a queue."""
     text: str | None = None

@@ -38,7 +38,7 @@ NO_PAUSE = Pause(None)
 
 def record(task: TaskRow, pause: Pause) -> None:
     """Set the columns of a pause, or clear them with `NO_PAUSE`."""
-    task.also(pause_kind=pause.kind, pause_reason=pause.reason, pause_command=pause.command)
+    task.set_columns(pause_kind=pause.kind, pause_reason=pause.reason, pause_command=pause.command)
 
 
 def of_task(tx: Connection, task: TaskRow) -> Pause:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Final, Self
 from agent.core import waits
 from agent.core.waits import Wait
 
+NO_ITEM: Final = -1
+"""The `parallel_index` of a step that is no item: a plain step, or a group."""
+
 TASK_COLUMNS: Final = (
     "id",
     "status",
@@ -80,8 +83,8 @@ class Row:
     written: tuple[Any, ...]
     """The columns as `changes` found them, until they are committed; else empty."""
 
-    def also(self, **values: Any) -> None:
-        """Set columns that were never read."""
+    def set_columns(self, **values: Any) -> None:
+        """Set columns that this row has no attributes for: they are written, and never read."""
         self.extra.update(values)
 
     def mark_committed(self) -> None:
@@ -271,7 +274,7 @@ class StepRow(Row):
         *,
         max_attempts: int = 1,
         deps_remaining: int = 0,
-        parallel_index: int = -1,
+        parallel_index: int = NO_ITEM,
         parallel_count: int | None = None,
         **values: Any,
     ) -> Self:

@@ -51,7 +51,7 @@ def _move(
             step.alone = MUST_BE_ISOLATED
         if step.process_id is not None:
             step.process_id = None
-            step.also(process_started=None)
+            step.set_columns(process_started=None)
     step.status = target
     locked.emit(event, step, data)
 
@@ -76,7 +76,7 @@ def _end(locked: LockedTask, step: StepRow) -> None:
     step.wake_at = None
     step.waiting_on = None
     step.alone = NOT_ISOLATED
-    step.also(ended_at=locked.now)
+    step.set_columns(ended_at=locked.now)
     locked.ended.append(step)
 
 
@@ -140,9 +140,9 @@ def succeed(
 ) -> None:
     """End a step that succeeded; `output` is JSON text, None for a group (a view over its items)."""
     _move(locked, step, "step.succeeded")
-    step.also(output=output)
+    step.set_columns(output=output)
     if step.attempt > 1:
-        step.also(error=None)
+        step.set_columns(error=None)
     if idempotency_key is not None:
         step.idempotency_key = idempotency_key
     _end(locked, step)
@@ -153,13 +153,13 @@ def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
     document = error.document(step.attempt)
     text = json.dumps(document, ensure_ascii=False)
     _move(locked, step, "step.failed", {"error": document})
-    step.also(error=text)
+    step.set_columns(error=text)
     task = locked.task
     if task.steps_failed == 0 and task.phase == "normal":
         step_name = locked.definition(step).name
         if step.parallel_index >= 0:
             step_name += f"[{step.parallel_index}]"
-        task.also(error=json.dumps({**document, "step": step_name}, ensure_ascii=False))
+        task.set_columns(error=json.dumps({**document, "step": step_name}, ensure_ascii=False))
     task.steps_failed = task.steps_failed + 1
     _end(locked, step)
 
@@ -172,7 +172,7 @@ def skip(locked: LockedTask, step: StepRow, reason: str) -> None:
             locked.orphans.append(on.task_id)
         withdraw(locked, step, reason)
     _move(locked, step, "step.skipped", {"reason": reason})
-    step.also(skip_reason=reason)
+    step.set_columns(skip_reason=reason)
     _end(locked, step)
 
 
@@ -184,7 +184,7 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
     step.wake_at = wake_at
     step.failures = failures
     step.alone = NOT_ISOLATED
-    step.also(error=json.dumps(document, ensure_ascii=False))
+    step.set_columns(error=json.dumps(document, ensure_ascii=False))
 
 
 def lose(
@@ -196,7 +196,7 @@ def lose(
     step.attempt = step.attempt + 1
     step.wake_at = wake_at
     step.alone = MUST_BE_ISOLATED if must_isolate else NOT_ISOLATED
-    step.also(error=json.dumps(document, ensure_ascii=False))
+    step.set_columns(error=json.dumps(document, ensure_ascii=False))
 
 
 def return_unstarted(
@@ -223,7 +223,7 @@ def wait(
     step.wake_at = wake_at
     step.alone = NOT_ISOLATED
     if checkpoint is not None:
-        step.also(checkpoint=checkpoint)
+        step.set_columns(checkpoint=checkpoint)
 
 
 def wake(locked: LockedTask, step: StepRow, result: dict[str, Json] | None = None) -> None:
@@ -248,7 +248,7 @@ def pause_step(locked: LockedTask, step: StepRow, checkpoint: str | None) -> Non
     step.wake_at = None
     step.alone = NOT_ISOLATED
     if checkpoint is not None:
-        step.also(checkpoint=checkpoint)
+        step.set_columns(checkpoint=checkpoint)
 
 
 def resume_step(locked: LockedTask, step: StepRow) -> None:
@@ -285,6 +285,6 @@ def move_task(locked: LockedTask, event: str, data: dict[str, Json] | None = Non
     task = locked.task
     task.status = moved(TASK, event, task.status)
     if task.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED):
-        task.also(ended_at=locked.now)
+        task.set_columns(ended_at=locked.now)
         task.deadline = None
     locked.emit(event, None, data)

@@ -1,15 +1,18 @@
 """The worker: an asyncio loop that collects completions, commits them and starts what it claimed.
 
-- `worker`: the loop. Entry point: `Worker.run`. `shutdown`: its end. `results`: what follows a commit
-  or a poll.
-- `slots`: how much the next batch may claim. `poll_schedule`: when to poll.
-- `outbox`: what waits for the next batch. `batch_sender`: batches to the committer and back.
-- `attempts`: the attempts in flight. `journal`: how they get things recorded. `submitters`: who waits
-  for a new task.
-- `wake_listener`: wake-ups from other processes. `peers`: checks on the other workers.
-- `external_values`, `uploads`, `downloads`, `outages`: large values outside the database.
+- The loop: `worker` (entry point: `Worker.run`), `results` (what follows a commit or a poll), `failures`
+  (what follows a failed one), `shutdown` (its end), `slots` (how much the next batch may claim),
+  `poll_schedule` (when to poll).
+- Commits: `outbox` (what waits for the next batch), `batch_sender` (batches to the committer and back),
+  `state_conflicts` (completions that render `set_state` again).
+- Attempts: `attempts` (those in flight), `journal` (how they get things recorded).
+- Callers that wait for a commit: `submitters` (of new tasks), `firings` (of plans for triggers),
+  `external_workers` (their calls, and claims that wait for work), `answering` (since when this process
+  answers them).
+- Other processes: `wake_listener` (their commits), `peers` (workers that have died).
+- Large values outside the database: `external_values`, with `uploads`, `downloads` and `outages`.
 - `health`: why the worker cannot work at the moment. `watchdog`: a blocked event loop.
 
-Only the committer uses the worker's connection; the worker calls it in the database thread. This
-package may import every other package of `agent.tasks` except `operator`, `read_models` and `checker`.
+Only the committer uses the worker's connection; the worker calls it in the database thread. This package may
+import every other package of `agent.tasks`; no other one imports it.
 """

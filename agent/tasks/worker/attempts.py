@@ -12,6 +12,7 @@ from agent.steps.types.attempt_input import AttemptInput, Signals
 from agent.steps.types.outcome import Outcome, Succeeded
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.rules.settlement import Claim
+from agent.tasks.state.rows import NO_ITEM
 
 current_attempt: ContextVar[AttemptInput] = ContextVar("current_attempt")
 """The attempt that asyncio tasks and callbacks belong to, also those that its code starts."""
@@ -45,7 +46,9 @@ class Attempt:
 
 def claim_of(attempt_input: AttemptInput) -> Claim:
     """Return the claim under which an attempt runs."""
-    parallel_index = -1 if attempt_input.parallel_index is None else attempt_input.parallel_index
+    parallel_index = (
+        NO_ITEM if attempt_input.parallel_index is None else attempt_input.parallel_index
+    )
     return Claim(
         attempt_input.task.id,
         attempt_input.step_id,

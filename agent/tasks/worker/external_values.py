@@ -108,11 +108,11 @@ class ExternalValues:
         """
         if not self._blocked.steps:
             return False
-        gone = await self._abandon(poll.stops)
+        gone = await self._abandon(poll.lost_claims)
         stopped = {
             each.step.id
             for each in self._blocked.steps
-            if each.step.id in poll.failing
+            if each.step.id in poll.failing_steps
             and each.locked.definition(each.step).run_on == "success"
         }
         returned = await self._abandon(stopped)

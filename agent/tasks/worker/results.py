@@ -73,13 +73,16 @@ def _follow_triggers(worker: "Worker", result: TxResult) -> None:
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
     """Stop or pause attempts as a poll demands."""
     attempts = worker.attempts
-    for step_id in poll.stops:
+    for step_id in poll.lost_claims:
         attempts.stop(step_id, "the task no longer wants this attempt")
-    for step_id in poll.pauses:
+    for step_id in poll.paused_steps:
         attempts.pause(step_id)
-    attempts.unpause(set(poll.pauses))
+    attempts.unpause(set(poll.paused_steps))
     for attempt in attempts:
-        if attempt.claim.step_id in poll.failing and attempt.attempt_input.step.run_on == "success":
+        if (
+            attempt.claim.step_id in poll.failing_steps
+            and attempt.attempt_input.step.run_on == "success"
+        ):
             attempts.stop(attempt.claim.step_id, "another step failed")
     if await worker.external.note_poll(poll):
         worker.slots.note_isolated_end()

@@ -223,6 +223,33 @@ def test_the_response_to_unreadable_attempt_inputs(
     assert hand.status(task_id) == "succeeded"
 
 
+@pytest.mark.parametrize(
+    "cause", [cause for _, cause in cells(Phase.PART) if isinstance(cause, Fault)]
+)
+def test_the_failure_of_an_unreadable_step_cannot_be_committed(
+    cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is not lost: its claim is loaded with the next commit, unless the failure is refused."""
+    monkeypatch.setattr(
+        AttemptLoader, "load_all", FailOnce(AttemptLoader.load_all, error_of(Cause.CODE))
+    )
+    monkeypatch.setattr(
+        AttemptLoader, "load_one", FailOnce(AttemptLoader.load_one, error_of(Cause.CODE))
+    )
+    # The first transaction creates and claims, the second one fails the step.
+    monkeypatch.setattr(transaction, "run", FailOnce(transaction.run, error_of(cause), at=2))
+    with structlog.testing.capture_logs() as logs:
+        task_id = hand.start(ONE_STEP)
+    if RESPONSES[Phase.PART][cause] is Response.REFUSE:
+        assert hand.committer.pending_attempts == 0
+        assert [line for line in logs if line["event"] == "step.cannot_be_failed"]
+        return
+    assert hand.committer.pending_attempts == 1
+    hand.commit()
+    hand.succeed("a")
+    assert hand.status(task_id) == "succeeded"
+
+
 @pytest.mark.parametrize(("phase", "cause"), cells(Phase.POLL, Phase.ENROLL))
 def test_the_response_to_a_failure_outside_a_batch(
     phase: Phase, cause: AnyCause, hand: Hand, monkeypatch: pytest.MonkeyPatch
