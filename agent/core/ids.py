@@ -2,9 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+_uuid7: Callable[[], Any] | None = None
+"""Makes ids, once the library is loaded."""
 
 
 class Source:
@@ -12,9 +15,12 @@ class Source:
 
     def new_id(self) -> str:
         """Return a new time-ordered id."""
-        from uuid_utils import uuid7
+        global _uuid7  # noqa: PLW0603 - to import it for every id takes longer than to make the id
+        if _uuid7 is None:
+            from uuid_utils import uuid7
 
-        return str(uuid7())
+            _uuid7 = uuid7
+        return str(_uuid7())
 
     def fraction(self) -> float:
         """Return a number in [0, 1)."""

@@ -16,7 +16,10 @@ from typing import Any
 
 class _LazyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        module = self.__dict__.get("_module")
+        if module is None:
+            module = self.__dict__["_module"] = import_module(self.__name__)
+        return getattr(module, name)
 
 
 def lazy(name: str) -> ModuleType:

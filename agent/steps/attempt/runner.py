@@ -285,7 +285,7 @@ def _listen(context: StepContext, scope: CancelScope) -> None:
 
 def _redact_error(outcome: Outcome, secrets: Secrets) -> Outcome:
     """Take secrets out of the message of the error that an attempt ends with."""
-    if isinstance(outcome, Failed | Retry):
+    if isinstance(outcome, (Failed, Retry)):
         message = secrets.redact(outcome.error.message)[:_MAX_MESSAGE]
         return replace(outcome, error=replace(outcome.error, message=message))
     return outcome

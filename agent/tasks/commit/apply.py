@@ -88,8 +88,10 @@ def _has_state(scope: TxScope, part: Completion | JournalEntry) -> bool:
 
 def _is_conflict(scope: TxScope, locked: LockedTask, completion: Completion) -> bool:
     """Whether a value has changed that a completion's `set_state` was rendered from."""
+    if scope.state is None:
+        return False
     change, claim = change_of(completion.outcome), completion.claim
-    if change is None or scope.state is None or not scope.state.has_moved(change):
+    if change is None or not scope.state.has_moved(change):
         return False
     # An outcome under an old claim writes nothing: it needs no other values.
     step = locked.steps.get((claim.index, claim.parallel_index))

@@ -83,7 +83,8 @@ def _write_work(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) ->
     new, changed, withdrawn, snapshots = [], [], [], []
     for locked in locked_tasks:
         new += locked.new_work
-        changed += [locked.work[work_id] for work_id in sorted(locked.changed_work)]
+        if locked.changed_work:
+            changed += [locked.work[work_id] for work_id in sorted(locked.changed_work)]
         withdrawn += locked.withdrawn_work
         snapshots += locked.snapshots
     if new:
