@@ -8,6 +8,8 @@ from typing import Final
 from agent.store.db.database import Database, StoreError
 
 CHECK_SECONDS: Final = 0.05
+_CHECKS_PER_FILE_CHECK: Final = 10
+"""A removed file may be noticed later than a commit of another process: each commit checks it, too."""
 _PATIENCE_SECONDS: Final = 1.0
 
 
@@ -21,12 +23,15 @@ async def watch_marks(
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     seen = database.write_mark()
+    checks = 0
     timer: asyncio.TimerHandle
 
     def check() -> None:
-        nonlocal seen, timer
+        nonlocal seen, checks, timer
+        checks += 1
         try:
-            check_file()
+            if checks % _CHECKS_PER_FILE_CHECK == 0:
+                check_file()
             mark = database.write_mark()
         except StoreError as error:
             ended.set_result(None)
