@@ -288,7 +288,7 @@ def _set_executors(worker: "Worker", settings: "Settings") -> None:
     from agent.steps.executors.registry import Executors
 
     services = worker.services
-    services.has_default_executor = settings.steps.executor != "local"
+    services.is_default_executor_remote = settings.steps.executor != "local"
     services.executors = Executors(
         settings.steps.executor,
         settings.executors,
