@@ -583,9 +583,9 @@ MUTANTS: Final = (
         "a step's function that calls sys.exit() ends more than its attempt",
         "agent/steps/attempt/containment.py",
         "    except (Exception, EndAttempt):\n        raise\n"
-        "    except BaseException as problem:\n        raise StepExitError",
+        "    except BaseException as error:\n        raise StepExitError",
         "    except BaseException:\n        raise\n"
-        "    except ValueError as problem:\n        raise StepExitError",
+        "    except ValueError as error:\n        raise StepExitError",
     ),
     Mutant(
         "SystemExit leaves the runner",
