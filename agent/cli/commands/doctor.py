@@ -83,7 +83,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     configuration = session.configuration()
     settings = configuration.settings
     # The checker searches the database for the secrets that the configuration names.
-    bootstrap.hide_secrets(settings)
+    bootstrap.redact_configured_secrets(settings)
     where = configuration.place.describe()
     yield CheckResult("configuration", "ok", f"{where}; home is {settings.home}")
     yield from _check_instance(configuration)
