@@ -12,6 +12,7 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     recovery    the startup pass, before any loop starts
     restore     a backup in the database's place, with everything in it held
     upgrade     the schema upgrade while workers of earlier versions may run
+    overview    what runs, what waits for a person and what went wrong, at a glance
     triggers    schedules and watchers: what starts tasks by itself
     approvals   answers, expiry, the approval-wait loop
     tasks       the engine: worker, commit path, rules, rescue, operator, checker

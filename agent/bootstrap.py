@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker
     from agent.telemetry.spans import SpanSink
 
-PRIVATE = 0o700
+PRIVATE_MODE = 0o700
+"""Of directories that only the user of the agent may read."""
 MISSING_OTEL = (
     "traces need a library: python -m pip install opentelemetry-exporter-otlp-proto-http; "
 )
@@ -31,7 +32,7 @@ def open_database(settings: "Settings", *, create: bool = False) -> Database:
     """Return the database, its schema checked; `create` creates or upgrades it."""
     from agent.store.schema import migrate
 
-    database = name_database(settings)
+    database = configured_database(settings)
     if create:
         upgrade_database(settings, database)
     else:
@@ -55,7 +56,7 @@ def upgrade_database(
     """Create the database, or upgrade it to this program's schema."""
     from agent import upgrade
 
-    database = database or name_database(settings)
+    database = database or configured_database(settings)
     if database.path is not None:
         _make_directory(database.path.parent)
     lock = lock_of(database)
@@ -69,13 +70,13 @@ def upgrade_database(
     )
 
 
-def name_database(settings: "Settings") -> Database:
+def configured_database(settings: "Settings") -> Database:
     """Return the configured database; it need not exist, and its schema is not checked."""
     database = Database(
         settings.database_url, timeout_seconds=min(15.0, settings.engine.lease_seconds / 4)
     )
     database.directory = database.directory or settings.home
-    configure_secrets(settings)
+    register_secret_sources(settings)
     database.make_blob_stores = lambda: blob_stores_of(settings)
     _check_name(database)
     return database
@@ -114,7 +115,7 @@ def blob_stores_of(settings: "Settings") -> "BlobStores":
         return resolved
 
     if password := urlsplit(settings.artifacts_url).password:
-        # The password is part of every address, and so of every message of the driver.
+        # The messages of the driver contain the address, and with it the password.
         everywhere.hide(unquote(password), "the password in artifacts.url")
     seconds = settings.artifacts.timeout_seconds
     return BlobStores(
@@ -124,7 +125,7 @@ def blob_stores_of(settings: "Settings") -> "BlobStores":
 
 def _make_directory(path: Path) -> None:
     try:
-        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        path.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise StoreError(Fault.LOST, f"the directory {path} cannot be created: {reason}") from None
@@ -167,7 +168,7 @@ def holder_of(database: Database) -> LockHolder | None:
     with database.connect("reader") as connection:
         live_workers = workers.live_workers(connection)
     for _, _, host, process_id, started in live_workers:
-        # A killed worker of this machine counts as alive in the database for one lease.
+        # The database takes a killed worker for alive until its lease ends; on this machine its process decides.
         if host != socket.gethostname() or is_running(process_id, started):
             return LockHolder(process_id, "daemon")
     return None
@@ -186,14 +187,14 @@ def collect_garbage_seldom() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def configure_secrets(settings: "Settings") -> None:
-    """Set up where this process reads secrets from, when it first does."""
+def register_secret_sources(settings: "Settings") -> None:
+    """Register where this process reads secrets from; nothing is loaded before the first secret."""
     from agent.steps.attempt.secret_sources import sources
 
-    sources.set_up_with(lambda: _set_up_secrets(settings))
+    sources.set_up_with(lambda: _set_up_secret_sources(settings))
 
 
-def _set_up_secrets(settings: "Settings") -> None:
+def _set_up_secret_sources(settings: "Settings") -> None:
     from agent.config.file_exposure import trust_of
     from agent.core.environment_file import EnvironmentFile
     from agent.steps.attempt.secret_sources import sources
@@ -222,11 +223,11 @@ def _read_command(settings: "Settings", name: str) -> str:
     return SecretCommands(configured.exec, configured.timeout_seconds, inherit, base).read(name)
 
 
-def hide_secrets(settings: "Settings") -> None:
+def redact_configured_secrets(settings: "Settings") -> None:
     """Redact the secrets that the configuration references in everything this process writes."""
     from agent.steps.attempt.secrets import secret_watcher
 
-    configure_secrets(settings)
+    register_secret_sources(settings)
     secret_watcher.add(settings.model_dump(mode="json"))
 
 
@@ -239,7 +240,7 @@ def build_worker(settings: "Settings", database: Database) -> "Worker":
     from agent.tool_services.memories import Memories
     from agent.tool_services.tool_memory import ToolMemory
 
-    hide_secrets(settings)
+    redact_configured_secrets(settings)
     local_zone.configure(settings.agent.timezone)
     models = registry_of(settings.models, settings.llm, settings.budget)
     clock = database.clock
@@ -265,7 +266,7 @@ def reconfigure_worker(worker: "Worker", old: "Settings", settings: "Settings") 
     from agent.channels.messages.messenger import ChannelMessenger
     from agent.models.registry import registry_of
 
-    hide_secrets(settings)
+    redact_configured_secrets(settings)
     if old.secrets != settings.secrets:
         from agent.steps.attempt.secret_sources import sources
 
@@ -278,7 +279,7 @@ def reconfigure_worker(worker: "Worker", old: "Settings", settings: "Settings") 
     _set_executors(worker, settings)
     if (old.channels, old.notify) != (settings.channels, settings.notify):
         if services.messenger is not None:
-            # Messages may be on their way: it is closed with the worker.
+            # Steps may still send through the old one: it is closed when the worker ends.
             services.resources[f"messenger {id(services.messenger)}"] = services.messenger
         services.messenger = ChannelMessenger(settings, worker.database)
     worker.apply(settings.engine)
@@ -288,7 +289,7 @@ def _set_executors(worker: "Worker", settings: "Settings") -> None:
     from agent.steps.executors.registry import Executors
 
     services = worker.services
-    services.has_default_executor = settings.steps.executor != "local"
+    services.is_default_executor_remote = settings.steps.executor != "local"
     services.executors = Executors(
         settings.steps.executor,
         settings.executors,
@@ -310,7 +311,7 @@ def run_job(spec_address: str, settings: "Settings | None" = None) -> int:
     from agent.steps.executors import job_objects, job_runner
 
     settings = settings or load()
-    configure_secrets(settings)
+    register_secret_sources(settings)
     stores = blob_stores_of(settings)
     objects = job_objects.of_spec(spec_address, lambda: stores.options(spec_address))
     return asyncio.run(job_runner.run(objects))

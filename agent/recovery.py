@@ -1,4 +1,4 @@
-"""The startup pass, before any loop starts: it puts in order what a crash left, and executes nothing.
+"""The startup pass, before any loop starts: it repairs what a crash left, and executes no step.
 
 In this order: approvals that were decided or have expired (their steps go on), results that an earlier
 process could not record, orphaned processes, steps of dead workers, children without parents. A step
@@ -32,20 +32,24 @@ class Recovered:
     """What the pass did, for the log."""
 
     steps: int = 0
+    """Steps of dead workers, put back to pending."""
     calls: int = 0
+    """Results that an earlier process could not record."""
     processes: list[int] = field(default_factory=list)
+    """Orphaned processes that were ended."""
     children: int = 0
+    """Child tasks without a parent, cancelled."""
     approvals: int = 0
     """Approvals that were decided, expired or due for a reminder while no agent ran."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was in order."""
+        """Whether there was nothing to repair."""
         return not (self.steps or self.calls or self.processes or self.children or self.approvals)
 
 
 def recover(database: Database, clock: Clock) -> Recovered:
-    """Put in order what dead workers left.
+    """Repair what dead workers left.
 
     On SQLite the caller holds the daemon's lock, so every worker on record is dead. On PostgreSQL
     others may be alive, and running workers decide which are dead; this pass only takes over from
@@ -66,7 +70,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
     recovered.children = peer_takeover.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_empty:
         log.info(
-            "recovered",
+            "tasks.recovered",
             steps=recovered.steps,
             calls=recovered.calls,
             processes=len(recovered.processes),
@@ -82,22 +86,22 @@ def recover_triggers(
     budget: BudgetSettings,
     schedules: SchedulePass | None = None,
 ) -> Counter[str]:
-    """Put schedules and watchers in order, before any of them fires.
+    """Repair the times of schedules and the leases of watchers, before any of them fires.
 
     Schedules: a next time that a wrong clock has set too late is computed again, and instants that
-    passed while no agent ran get their fate by `catch_up`. Watchers: their cursors and the items seen
-    are on record; polls that a dead daemon had begun become free.
+    passed while no agent ran get their fate by `catch_up`. Watchers: polls that a dead daemon had begun
+    become free; their cursors and the items seen are on record.
 
-    A daemon gives its own `schedules`, which then need not check again what is checked here.
+    A daemon passes its own `schedules`, so that its first pass need not repeat this one.
     """
     operator = Operator(database, clock)
-    checking = schedules or SchedulePass(database, clock, budget)
-    corrections = checking.plan_corrections()
+    schedule_pass = schedules or SchedulePass(database, clock, budget)
+    corrections = schedule_pass.plan_corrections()
     for plan in corrections:
         operator.fire(plan)
-    fates = run_schedules_now(checking, operator)
+    fates = run_schedules_now(schedule_pass, operator)
     if schedules is None:
-        checking.close()
+        schedule_pass.close()
     log.info("schedules.recovered", corrected=len(corrections), **fates)
     with database.connect("writer") as connection, connection.transaction():
         freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())

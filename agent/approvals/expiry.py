@@ -76,4 +76,4 @@ class ApprovalCheck:
         done = check_due(self._database, self._clock, self._since)
         self._since = max(0, started - OVERLAP_US)
         if done:
-            log.info("approvals", **done)
+            log.info("approvals.checked", **done)

@@ -15,6 +15,10 @@ chat and in `agent chat`.
 permanent user id and a code that is confirmed on the command line. `agent.approvals.permission`
 decides what a paired account may do.
 
+**Platforms**: `slack` (requests: `slack_api`), `telegram`, `webhook`, and `terminal_inbox` for `agent chat`. Each
+implements `channel`; chats also receive (`receive_loop`, paced by `poll_pacer`). `notifications` makes what
+they send from events, `secret_ref` reads their secrets, `health_checks` says what is wrong with them.
+
 **Messages** of steps (`messages`) are sent by the worker that runs the step, through the same clients.
 
 **Answers** go through `agent.approvals.answering`: the first one counts. Buttons carry opaque tokens

@@ -15,7 +15,7 @@ May import everything else; nothing imports it. Entry point: `main.main`. From t
 - `example_files` and `schema_file`: the examples, and the schema of workflow files for editors.
 - `plain_values` keeps typer from loading pydantic for arguments that are plain text.
 - `invocation` (global options), `options` (shared arguments), `inputs` (`key=value` and JSON),
-  `private_files`, `errors` (messages and exit codes).
+  `private_files`, `errors` (messages and exit codes). `service`: the units that `agent service` installs.
 
 To add a command: a function in a module of `commands`, a line in `registry`, and the method that it needs
 in `client.base.AgentClient` and both clients.

@@ -1,15 +1,20 @@
 """Small parts that every layer uses. They import nothing else of `agent`.
 
-- `clock`: the only source of time. `ids`: ids, idempotency keys and randomness. `backoff`: delays
-  between retries.
-- `state_machine`: the state machines of tasks, steps, calls and approvals, as data. `waits`: what a
-  waiting step waits on.
-- `event_loop`: the loop that outlives what a step's code does to it. `thread_bridge`: runs blocking
-  functions in threads, for an event loop.
-- `redaction` and `secret_forms`: keep secrets out of everything that is written. `escape`: makes text
-  from outside safe to show. `scopes`: what a token may do. `audit`: the log of operator commands.
-- `process_lock` and `database_file`: one daemon per SQLite file. `file_trust`: who can change a file.
-  `file_sync`, `file_descriptors`: durable files, and the limit on open ones.
-- `logging`, `log_limit`: structlog's set-up. `key_values`: `key=value` as people type it. `tracebacks`: the frames of
+- Time and ids: `clock` is the only source of time, `local_zone` the zone for people; `ids` has ids, idempotency
+  keys and randomness. `backoff` is the formula of all delays after failures; the delays of a step's `retry:`
+  are `agent.workflows.graph.RetryPolicy.delay_after`.
+- States: `state_machine` (tasks, steps, calls, approvals, triggers and work, as data), `waits` (what a waiting step
+  waits on), `state_names` (names in `state`), `chat_origin` (where a task was started in a chat).
+- Threads and loops: `event_loop` outlives what a step's code does to it; `thread_bridge` runs blocking functions in
+  threads.
+- Secrets and safety: `redaction` and `secret_forms` keep secrets out of everything that is written,
+  `secret_reference` and `environment_file` are how they are named and found. `escape` makes text from outside safe to
+  show. `scopes`: what a token may do. `audit`: the log of operator commands.
+- Files: `process_lock` and `database_file` (one daemon for a SQLite file), `file_trust` (who can change a file),
+  `confined_files` (nothing outside one directory), `file_sync`, `file_descriptors`, `disk_space`, `user_cache` (what
+  commands remember).
+- Logs: `logging` and `log_limit` set structlog up, `console_log` writes for terminals; `tracebacks` shows the frames of
   a user's own code.
+- Values: `plain_json`, `money`, `key_values` (`key=value` as people type it), `search_terms` (words of a text).
+- Quick starts: `lazy_module`, `quick_dataclasses`.
 """

@@ -5,10 +5,11 @@ them in order. `job_scheduler` runs the periodic jobs, at intervals or set insta
 notices when a clock was set or the machine slept. `jobs` has the jobs (the check of approvals is
 `agent.approvals.expiry`): plain functions of the database and its clock, which decide what is due.
 `upkeep_jobs` adds the jobs that look after the agent's files: `prune_job`, `backup_job`, `disk_watch`.
-`service_watch` tells systemd that the daemon is alive, `task_spans` reports the traces of tasks.
+`trigger_jobs` runs schedules and watchers. `service_watch` tells systemd that the daemon is alive (protocol:
+`service_notifier`), `task_spans` reports the traces of tasks.
 `startup_retry` repeats a start after transient faults, `event_logging` logs committed events.
 `workflow_sync` keeps the stored workflows equal to the files in their directory, and
-`workflow_overview` lists them for people. `embedded_worker` runs tasks inside a command, where no daemon
+`workflow_overview` lists them for people, with the remarks of `step_remarks`. `embedded_worker` runs tasks inside a command, where no daemon
 does; `database_lock` lets only one of them run on a SQLite file.
 
 `settings_reload` reads the configuration again on SIGHUP (`controlling_terminal` tells that from a

@@ -59,27 +59,28 @@ async def serve(
     on_ready: OnReady | None = None,
     has_api: bool = True,
     has_channels: bool = True,
-    has_upkeep: bool = True,
+    runs_upkeep: bool = True,
 ) -> None:
     """Run tasks until a signal stops the process; the caller holds the lock.
 
     `configuration` is where the settings come from; without it they cannot be reloaded. `on_ready` gets
-    the address of the HTTP API, or None without one. A signal cancels it.
+    the address of the HTTP API, or None without one; a signal cancels it. `runs_upkeep` is for the one
+    process of a database that prunes, makes backups and watches the disk.
     """
     file_descriptors.raise_limit()
     audit.configure(settings.home, is_logged=True)
     tail = EventTail(database)
-    # Before the recovery pass: listeners and metrics see its events too.
-    first_event = await startup_retry.with_retries(tail.open, is_idempotent=True)
+    # Before the recovery pass, so that listeners and metrics see its events too.
+    first_position = await startup_retry.with_retries(tail.open, is_idempotent=True)
     await startup_retry.recover(database)
     worker = bootstrap.build_worker(settings, database)
-    server = _open_server(settings, database, worker, first_event) if has_api else None
+    server = _open_server(settings, database, worker, first_position) if has_api else None
     url = None if server is None else server.url
     channels = ChannelSlot(settings, database, url) if has_channels else None
     daemon = Daemon(settings, database, worker, tail, server, channels)
     if configuration is not None:
-        daemon.offer_reload(configuration, is_described=has_api)
-    await daemon.run(on_ready, has_upkeep=has_upkeep)
+        daemon.enable_reload(configuration, is_described=has_api)
+    await daemon.run(on_ready, runs_upkeep=runs_upkeep)
 
 
 class Daemon:
@@ -105,9 +106,9 @@ class Daemon:
         self._is_nohup = False
         self._has_log = False
         self._log_keys: event_logging.LogKeys | None = None
-        self._has_task_spans = True
+        self._sends_task_spans = True
         self._service = ServiceWatch(worker, server, settings.engine.lease_seconds)
-        self._greeting: asyncio.Task[None] | None = None
+        self._ready_callback: asyncio.Task[None] | None = None
         self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
         self._upkeep = UpkeepJobs(settings, database, worker.health, self._jobs)
         self._triggers: TriggerJobs | None = None
@@ -117,7 +118,7 @@ class Daemon:
         self._reloading: asyncio.Task[dict[str, Any]] | None = None
         self._instance_file: InstanceFile | None = None
 
-    def offer_reload(self, configuration: Configuration, *, is_described: bool) -> None:
+    def enable_reload(self, configuration: Configuration, *, is_described: bool) -> None:
         """Let signals and the HTTP API reload the settings; `is_described` writes the instance file."""
         clock = self._database.clock
         if is_described:
@@ -127,33 +128,34 @@ class Daemon:
         if self._server is not None:
             self._server.reload = self._reload_settings
 
-    async def run(self, on_ready: OnReady | None, *, has_upkeep: bool = True) -> None:
+    async def run(self, on_ready: OnReady | None, *, runs_upkeep: bool = True) -> None:
         """Run tasks until a signal stops the worker, then stop the rest."""
         self._handle_signals()
-        # A further worker of the same database has the same ends in its tail.
-        self._has_task_spans = has_upkeep
+        # Of the processes of one database only the daemon sends the spans of tasks: each has every end of a
+        # task in its tail, and would send it once more.
+        self._sends_task_spans = runs_upkeep
         self._start_listeners()
         if on_ready is not None:
-            # Before the jobs: it reads the workflow files too, in this thread.
+            # Before the jobs, which read the workflow files too: this thread reads them first.
             url = None if self._server is None else self._server.url
-            self._greeting = asyncio.create_task(on_ready(url))
-        if has_upkeep:
-            self._upkeep.add()
+            self._ready_callback = asyncio.create_task(on_ready(url))
+        if runs_upkeep:
+            self._upkeep.add_jobs()
         self._start_jobs()
         self._service.start()
         if self._instance_file is not None:
             self._instance_file.write(None if self._server is None else self._server.url)
         try:
-            if self._greeting is not None:
-                await asyncio.wait({self._greeting})
-                if not self._greeting.cancelled():
-                    self._greeting.result()
+            if self._ready_callback is not None:
+                await asyncio.wait({self._ready_callback})
+                if not self._ready_callback.cancelled():
+                    self._ready_callback.result()
             bootstrap.collect_garbage_seldom()
             with watchdog.watching(self._worker.blocks):
                 await self._worker.run()
         finally:
             await self._close()
-        log.info("stopped")
+        log.info("daemon.stopped")
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -167,7 +169,7 @@ class Daemon:
         task_spans = None if spans is None else TaskSpans(self._database, spans)
         self._log_keys = None if task_spans is None else task_spans.log_keys
         self._subscribe_log()
-        if task_spans is not None and self._has_task_spans:
+        if task_spans is not None and self._sends_task_spans:
             task_spans.subscribe(self._tail)
         if self._channels is not None:
             # This worker's commits wake the channels at once; other processes' come by the tail.
@@ -205,10 +207,10 @@ class Daemon:
     def _stop(self, number: signal.Signals) -> None:
         """Stop gracefully at the first signal, and at once at the second."""
         if self._is_stopping:
-            log.warning("stopped at once", signal=number.name)
+            log.warning("daemon.stopped_at_once", signal=number.name)
             _exit_now(128 + number)
         self._is_stopping = True
-        log.info("stopping", signal=number.name)
+        log.info("daemon.stopping", signal=number.name)
         self._service.note_stop()
         _exit_after(self._settings.engine.shutdown_seconds + _FORCED_EXIT_SECONDS)
         if self._server is not None:
@@ -216,8 +218,8 @@ class Daemon:
         if self._channels is not None:
             self._channels.stop()
         self._upkeep.stop()
-        if self._greeting is not None:
-            self._greeting.cancel()
+        if self._ready_callback is not None:
+            self._ready_callback.cancel()
         self._worker.stop()
 
     def _hang_up(self) -> None:
@@ -254,9 +256,10 @@ class Daemon:
             await self._channels.replace(settings)
 
     async def _close(self) -> None:
+        """Stop every part but the worker, which has ended."""
         self._service.stop()
-        if self._greeting is not None:
-            self._greeting.cancel()
+        if self._ready_callback is not None:
+            self._ready_callback.cancel()
         self._upkeep.stop()
         if self._triggers is not None:
             await self._triggers.stop()
@@ -275,7 +278,7 @@ class Daemon:
 
 
 def _open_server(
-    settings: Settings, database: Database, worker: "Worker", first_event: LogPosition
+    settings: Settings, database: Database, worker: "Worker", first_position: LogPosition
 ) -> "Server | None":
     """Return the HTTP API, bound but not yet answering; tasks run without it if the port is taken."""
     if not settings.server.enabled:
@@ -284,10 +287,10 @@ def _open_server(
     from agent.server.server_thread import Server
 
     try:
-        return Server(settings, database, worker, first_event, {PATH: HttpEndpoint})
+        return Server(settings, database, worker, first_position, {PATH: HttpEndpoint})
     except OSError as error:
         log.warning(
-            "the HTTP API is not offered",
+            "api.not_started",
             host=settings.server.host,
             port=settings.server.port,
             error=error.strerror or str(error),

@@ -72,7 +72,7 @@ class WorkflowSyncJob:
             changes = await self._in_thread(self._sync.sync, self._database)
         except Exception as error:
             # A missing directory or a lost database may come back; tasks go on without them.
-            log.warning("workflows could not be read", error=str(error))
+            log.warning("workflows.unreadable", error=str(error))
             self._start_server()
             return
         _log_changes(changes, is_first=self._is_first)

@@ -96,7 +96,7 @@ class PruneJob:
                     break
         is_complete = not self._is_stopping.is_set() and sum(counts.values()) < MOST_PER_RUN
         if any(counts.values()):
-            log.info("pruned", **counts, is_complete=is_complete)
+            log.info("prune.done", **counts, is_complete=is_complete)
             with contextlib.closing(free_space.shrink_in_steps(self._database)) as steps:
                 for _ in self._paced(steps):
                     pass

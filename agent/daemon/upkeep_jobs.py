@@ -10,7 +10,7 @@ from agent.tasks.worker.health import Health
 
 
 class UpkeepJobs:
-    """Adds the jobs that the configuration turns on; add them before the scheduler starts."""
+    """Pruning, backups and the watch over disk space; `add_jobs` before the scheduler starts."""
 
     def __init__(
         self, settings: Settings, database: Database, health: Health, jobs: JobScheduler
@@ -21,8 +21,8 @@ class UpkeepJobs:
         self._prune_job: PruneJob | None = None
         self.disks = DiskWatch(settings.disk, settings.data_directories, database, health)
 
-    def add(self) -> None:
-        """Add the jobs."""
+    def add_jobs(self) -> None:
+        """Add the jobs that the configuration turns on."""
         settings = self._settings
         if settings.prune.is_on:
             self._add_pruning()

@@ -12,6 +12,9 @@ A task may take long and may wait for people: `task_waits` waits for a bounded t
 user where the client can ask (elicitation) and the caller may answer. Otherwise the result says what the
 task needs.
 
-The package `mcp` is optional and slow to import: only `protocol_server` and what imports it load it, when
+`questions` asks them as forms; `resources` are tasks and open questions as documents, and `change_watch` notifies
+clients of changes. `local_routes` has the routes without a server, for `stdio`.
+
+The package `mcp` (`sdk` finds it) is optional and slow to import: only `protocol_server` and what imports it load it, when
 the first client comes. It may import the server and everything below.
 """

@@ -3,7 +3,8 @@
 A connector sends a `ModelRequest` as one HTTP exchange and returns a `Reply`. It never retries (the
 engine owns attempts) and stores nothing. Each of its failures is a `ModelError`, which says whether a
 retry may help and whether the provider may have charged. Only the connectors import the SDKs, at the
-first call of a model that needs them. Names, prices and limits of models come from the configuration.
+first call of a model that needs them. There is no table of prices in the code: names, prices and limits of
+models are `agent.config.models.ModelSettings`, from the configuration.
 
 - Entry points: `registry.registry_of` makes the models from the configuration, `registry.connect`
   returns the connector of one. `agent.steps.kinds.llm.model_calls` calls them.

@@ -6,8 +6,13 @@ response or a burst of requests never delays a commit. `application` puts the pa
 A request passes `connections.header_limits`, `requests.request_guard` (host, origin, token, size) and
 `requests.route_registry` (scope, content type), and then its route in `routes`, or its page in `pages`.
 Reads and commands run in the threads of `db_pool`; new tasks go through `task_submitter` to the worker,
-many in one commit. `access` knows tokens and sessions, `streams` tells what happens, `monitoring` has the
-metrics.
+many in one commit, and under an `Idempotency-Key` once (`idempotency`). `access` knows tokens and sessions,
+`streams` tells what happens, `monitoring` has the metrics. `context` has the parts of one server, `problems` the
+documents of errors, `startup` the state of a daemon that starts. `schemas` are the documents of the API and
+`examples` their examples.
+
+External workers: `work_calls` checks claims, `held_lease` has the requests under one lease, `work_values` the values
+that they bring. `watcher_checks` polls a watcher once for a caller; `workflow_files` finds broken files for pages.
 
 Access is denied by default: without a token only health, signed webhooks and signed answers are
 served. A route without a scope cannot be registered. A 2xx response means that the change is

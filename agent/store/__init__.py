@@ -12,7 +12,10 @@ Where to find what:
   due (`engine.reads.due_tasks`, first asked in `engine.begin_tx.begin`), the lock of tasks
   (`engine.reads.lock_tasks`) and the update of claimed steps (`engine.writes.update_steps`).
 - `read`: lists and documents for people, and rows for the checker. `event_log`: the log by cursor.
-- `artifacts`: large values. `channels`: cursors, pairings, tokens. `pruning`: backups and old tasks.
+- `artifacts`: large values. `channels`: cursors, pairings, tokens. `memory_rows`: memories of agents.
+  `idempotency_keys`: keys of requests.
+- `backup`: copies of a database. `pruning` and `firing_pruning`: the removal of old tasks and firings; `free_space`
+  returns their space to the disk.
 
 To add a table or a column: declare it in `schema/tables.py`, add a migration with the next number in
 `schema/migrations/versions`, set `schema.migrate.HEAD`, and write its SQL in a module named after it.

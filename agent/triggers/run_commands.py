@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from agent.core.clock import SECOND
 from agent.core.state_machine import FiringStatus, TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
@@ -26,7 +25,7 @@ from agent.triggers.run_builder import (
     instant_key,
     schedule_context,
 )
-from agent.triggers.schedule_plan import find_due, next_values
+from agent.triggers.schedule_plan import find_due, next_values, stagger_us
 from agent.triggers.specs import SCHEDULE, WATCH
 
 MANUAL: Final = "manual/"
@@ -132,7 +131,7 @@ def _backfill_update(
     builder: RunBuilder, connection: Connection, row: TriggerRow, now: int, instants: list[int]
 ) -> TriggerUpdate:
     spec = decode(row.spec)
-    stagger_us = int(spec.get("stagger_seconds", 10.0) * SECOND)
+    between_us = stagger_us(spec)
     update = TriggerUpdate(row.id, row.version)
     for number, nominal in enumerate(instants):
         context = schedule_context(row, nominal, now, "backfill")
@@ -140,7 +139,7 @@ def _backfill_update(
         update.runs.append(
             Run(
                 ((instant_key(nominal), nominal),),
-                now + number * stagger_us,
+                now + number * between_us,
                 values,
                 context,
                 row.workflow_version,

@@ -7,6 +7,9 @@ pass and names its file, line and key: `diagnostics` formats it, `validation_mes
 reports, and the modules of `compile` word their own checks. Templates stay text until an attempt starts; then they run in a sandbox with
 bounds (`templates`). The names in them are checked here.
 
+Parts: `checked_record` (frozen records), `durations`, `file_names`, `patterns` and `schema_cost` (what a schema costs to
+check), `step_code` (hashes of the code that steps run).
+
 Entry points: `loader.load` (one file), `directory.Directory` (a directory that is scanned again and
 again), `compile.compiler.check_text` (problems only), `templates.templates.render`. `draw` draws a graph.
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.cli.commands.file_checks import file_checks
+from agent.cli.commands.doctor_checks.file_checks import file_checks
 from agent.config import file_exposure
 from agent.config.file_exposure import ExposedError, close_to_others
 from agent.config.loader import load

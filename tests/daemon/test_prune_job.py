@@ -107,7 +107,7 @@ def serve_until(
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
-    ("settings", "has_upkeep"),
+    ("settings", "runs_upkeep"),
     [(PruneSettings(unused_artifacts=False), True), (PruneSettings(older_than_days=1), False)],
     ids=["turned off", "in a further worker"],
 )
@@ -116,7 +116,7 @@ def test_it_is_off_until_it_is_configured(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: PruneSettings,
-    has_upkeep: bool,
+    runs_upkeep: bool,
 ) -> None:
     """An upgrade removes nothing; and one process of several does it."""
     monkeypatch.setattr(prune_job, "FIRST_PAUSE_SECONDS", 0.0)
@@ -129,7 +129,7 @@ def test_it_is_off_until_it_is_configured(
     # A broken file, so that the first sync logs something to wait for.
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows" / "broken.yaml").write_text("steps: [")
-    serve_until(sqlite_database, tmp_path, settings, "workflow.broken", has_upkeep=has_upkeep)
+    serve_until(sqlite_database, tmp_path, settings, "workflow.broken", runs_upkeep=runs_upkeep)
     assert tasks(sqlite_database) == {"ancient"}
 
 
@@ -161,7 +161,7 @@ def test_a_daemon_removes_what_is_older_than_configured(
     """As `agent db prune` would."""
     monkeypatch.setattr(prune_job, "FIRST_PAUSE_SECONDS", 0.0)
     fill(database, {"old": 91, "young": 89})
-    serve_until(database, tmp_path, PruneSettings(older_than_days=90), "pruned")
+    serve_until(database, tmp_path, PruneSettings(older_than_days=90), "prune.done")
     assert tasks(database) == {"young"}
 
 
@@ -180,7 +180,7 @@ def test_a_run_is_bounded_and_continues_soon(
         job.run()
     assert tasks(database) == {"young"}
     assert waits == [300, 30, 7200]
-    pruned = [line for line in logs if line["event"] == "pruned"]
+    pruned = [line for line in logs if line["event"] == "prune.done"]
     assert [(line["tasks"], line["is_complete"]) for line in pruned] == [(2, False), (1, True)]
 
 

@@ -183,13 +183,13 @@ def run_daemon(
 ) -> None:
     """Run a daemon in this process, and a story beside it that gets the daemon."""
     made: list[Any] = []
-    offer = daemon.Daemon.offer_reload
+    offer = daemon.Daemon.enable_reload
 
     def note(self: Any, *args: Any, **options: Any) -> None:
         made.append(self)
         offer(self, *args, **options)
 
-    monkeypatch.setattr(daemon.Daemon, "offer_reload", note)
+    monkeypatch.setattr(daemon.Daemon, "enable_reload", note)
 
     async def tell() -> None:
         try:

@@ -155,8 +155,8 @@ MUTANTS: Final = (
         "an attempt beyond the last one may act",
         "an attempt that may only find out what happened sends an effect",
         "agent/steps/attempt/calls.py",
-        "        if not self._attempt_input.may_act:\n            self.end_attempt(Failed(exhausted",
-        "        if self._attempt_input.max_attempts < 0:\n            self.end_attempt(Failed(exhausted",
+        "        if not self._attempt_input.may_act:\n            self.end_attempt(Failed(attempts_exhausted_error",
+        "        if self._attempt_input.max_attempts < 0:\n            self.end_attempt(Failed(attempts_exhausted_error",
     ),
     Mutant(
         "a skipped dependency is not counted down",
@@ -583,16 +583,16 @@ MUTANTS: Final = (
         "a step's function that calls sys.exit() ends more than its attempt",
         "agent/steps/attempt/containment.py",
         "    except (Exception, EndAttempt):\n        raise\n"
-        "    except BaseException as problem:\n        raise StepExitError",
+        "    except BaseException as error:\n        raise StepExitError",
         "    except BaseException:\n        raise\n"
-        "    except ValueError as problem:\n        raise StepExitError",
+        "    except ValueError as error:\n        raise StepExitError",
     ),
     Mutant(
         "SystemExit leaves the runner",
         "a SystemExit in an attempt reaches the event loop and ends the process",
         "agent/steps/attempt/runner.py",
-        "            except BaseException as raised:\n                if is_interruption(raised):",
-        "            except BaseException as raised:\n                if True:",
+        "            except BaseException as error:\n                if is_interruption(error):",
+        "            except BaseException as error:\n                if True:",
     ),
     Mutant(
         "a step can cancel the engine's asyncio tasks",
@@ -717,8 +717,8 @@ MUTANTS: Final = (
         "a secret that takes long is read after the intent",
         "a prompt keeps a recorded effect from starting in time, or the loop from running",
         "agent/steps/attempt/runner.py",
-        "if step.secret_paths and not await _finishes(",
-        "if step.secret_paths and False and not await _finishes(",
+        "if step.secret_paths and not await _wait_unless_stopped(",
+        "if step.secret_paths and False and not await _wait_unless_stopped(",
     ),
     Mutant(
         "a .env file of others is used",

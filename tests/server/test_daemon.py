@@ -61,7 +61,7 @@ def test_a_taken_port_does_not_stop_tasks(tmp_path: Path) -> None:
         cli.write("flow.yaml", "name: quick\nsteps: {one: {wait: 1ms}}\n")
         with cli.daemon():
             assert cli("run", "flow.yaml", "--wait", "--json").json["status"] == "succeeded"
-        assert "not offered" in (tmp_path / "daemon.log").read_text()
+        assert "api.not_started" in (tmp_path / "daemon.log").read_text()
 
 
 def test_an_unsafe_address_is_refused(tmp_path: Path) -> None:

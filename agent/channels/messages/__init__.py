@@ -7,8 +7,9 @@ channels, and needs neither the daemon nor the process that receives
 
 A text is Markdown. `document` parses it to blocks of spans; `telegram_html`, `slack_blocks` and
 `plain_text` are pure functions that write these for each channel, and `split` cuts a long text. What
-is written can neither mention anyone, nor hide characters, nor show another address than a link's own.
+is written can neither mention anyone, nor hide characters, nor show another address than a link's own
+(`link_targets`).
 
-Each `*_sender` sends one part and says what a failure means: certainly not sent, or unknown. It may
-import the clients of the platforms, `agent.channels.chat` and what is below.
+A sender sends one part to its platform: `slack_sender`, `telegram_sender`, `terminal_sender`, `apprise_sender`.
+`failures` says what a failure means: certainly not sent, or unknown. They may import the clients of the platforms, `agent.channels.chat` and what is below.
 """

@@ -171,7 +171,7 @@ class LocalClient(LocalTasks):
     def add_memory(self, scope: str, text: str) -> Document:
         from agent.tool_services.memories import Memories
 
-        bootstrap.hide_secrets(self._settings)
+        bootstrap.redact_configured_secrets(self._settings)
         with self._audited("add memory", scope=scope):
             memories = Memories(self._database, self._database.clock)
             return memories.remember(scope, text, written_by=f"terminal:{invocation.user()}")

@@ -9,7 +9,7 @@ from agent.cli.options import JsonOption
 from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
-    from agent.cli.commands.deep_check import DeepCheck
+    from agent.cli.commands.doctor_checks.deep_check import DeepCheck
     from agent.config.loader import Configuration
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
@@ -44,7 +44,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check configuration, workflows, database and agent."""
-    from agent.cli.commands.deep_check import DeepCheck, instant_of
+    from agent.cli.commands.doctor_checks.deep_check import DeepCheck, instant_of
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
 
@@ -83,7 +83,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     configuration = session.configuration()
     settings = configuration.settings
     # The checker searches the database for the secrets that the configuration names.
-    bootstrap.hide_secrets(settings)
+    bootstrap.redact_configured_secrets(settings)
     where = configuration.place.describe()
     yield CheckResult("configuration", "ok", f"{where}; home is {settings.home}")
     yield from _check_instance(configuration)
@@ -136,7 +136,7 @@ def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
 
 
 def _check_files(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.cli.commands.file_checks import file_checks
+    from agent.cli.commands.doctor_checks.file_checks import file_checks
 
     for what, state, message in file_checks(settings):
         yield CheckResult(what, state, message)
@@ -195,14 +195,14 @@ def _check_webhook(entry: "Entry") -> Iterator[CheckResult]:
 
 
 def _check_libraries(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.cli.commands.library_checks import library_checks
+    from agent.cli.commands.doctor_checks.library_checks import library_checks
 
     for what, state, message in library_checks(settings):
         yield CheckResult(what, state, message)
 
 
 def _check_executors(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.cli.commands.executor_checks import executor_checks
+    from agent.cli.commands.doctor_checks.executor_checks import executor_checks
     from agent.daemon import workflow_overview
 
     entries = workflow_overview.scan(settings) if settings.workflow_directory.is_dir() else ()
@@ -211,7 +211,7 @@ def _check_executors(settings: "Settings") -> Iterator[CheckResult]:
 
 
 def _check_mail(settings: "Settings") -> Iterator[CheckResult]:
-    from agent.cli.commands.mail_checks import mail_checks
+    from agent.cli.commands.doctor_checks.mail_checks import mail_checks
     from agent.daemon import workflow_overview
 
     entries = workflow_overview.scan(settings) if settings.workflow_directory.is_dir() else ()
@@ -253,7 +253,7 @@ def _check_telemetry(settings: "Settings") -> Iterator[CheckResult]:
 def _check_database(
     settings: "Settings", database: "Database", connection: "Connection"
 ) -> Iterator[CheckResult]:
-    from agent.cli.commands.database_checks import database_checks, space_checks
+    from agent.cli.commands.doctor_checks.database_checks import database_checks, space_checks
 
     for what, state, message in database_checks(database, connection):
         yield CheckResult(what, state, message)
@@ -266,7 +266,7 @@ def _check_channels(
 ) -> Iterator[CheckResult]:
     from agent import bootstrap
     from agent.channels.health_checks import channel_checks
-    from agent.cli.commands.message_checks import message_checks
+    from agent.cli.commands.doctor_checks.message_checks import message_checks
     from agent.daemon import workflow_overview
 
     is_running = bootstrap.holder_of(database) is not None
@@ -288,7 +288,7 @@ def _check_triggers(database: "Database", connection: "Connection") -> Iterator[
 
 def _check_backups(settings: "Settings", database: "Database") -> Iterator[CheckResult]:
     """Report the newest backup, and what a restore still holds."""
-    from agent.cli.commands.backup_checks import backup_checks
+    from agent.cli.commands.doctor_checks.backup_checks import backup_checks
 
     for what, state, message in backup_checks(settings, database):
         yield CheckResult(what, state, message)

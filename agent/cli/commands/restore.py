@@ -32,7 +32,7 @@ def restore(
 
     session.require_person("restore a database")
     settings = session.settings()
-    database = bootstrap.name_database(settings)
+    database = bootstrap.configured_database(settings)
     if database.path is None:
         raise CommandError(
             "this restores SQLite only: use pg_restore, then run"
@@ -40,7 +40,7 @@ def restore(
         )
     if source.exists() and database.path.exists() and source.samefile(database.path):
         raise CommandError(f"{source} is the database itself")
-    database.path.parent.mkdir(mode=bootstrap.PRIVATE, parents=True, exist_ok=True)
+    database.path.parent.mkdir(mode=bootstrap.PRIVATE_MODE, parents=True, exist_ok=True)
     lock = _locked(database) if database.path.exists() else None
     try:
         done = restoring.restore(database, source)

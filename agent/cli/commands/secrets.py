@@ -71,7 +71,7 @@ def references_in_use(settings: "Settings", *, reads_slow: bool) -> list[Referen
     from agent.core.secret_reference import parse
     from agent.steps.attempt.secret_sources import sources
 
-    bootstrap.configure_secrets(settings)
+    bootstrap.register_secret_sources(settings)
     users: dict[str, list[str]] = {}
     for user, text in _located(settings):
         reference = parse(text)

@@ -61,7 +61,7 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
         lock = database_lock.take_lock(database, "daemon")
     except database_lock.AlreadyRunningError as error:
         raise CommandError(str(error), Exit.REFUSED) from None
-    bootstrap.hide_secrets(settings)
+    bootstrap.redact_configured_secrets(settings)
     # Where the code of steps runs, whatever the directory of the terminal is.
     os.chdir(settings.base)
 
@@ -91,7 +91,7 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
                 on_ready=ready,
                 has_api=not is_worker,
                 has_channels=not is_worker,
-                has_upkeep=not is_worker,
+                runs_upkeep=not is_worker,
             )
         )
     finally:

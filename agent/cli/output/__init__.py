@@ -1,5 +1,9 @@
-"""What commands print: tables and JSON (`terminal`), a task (`task_view`), a running task
-(`follow`, `live_view`), the calls of a step (`transcript`).
+"""What commands print. Entry points: `terminal`, `follow.follow`, `task_view`.
 
-Entry points: `terminal`, `follow.follow`, `task_view`. It may import `agent.cli.client` and what is below.
+- `terminal`: consoles, marks, times, JSON. `table`: tables that fit. `large_text`, `log_text`: long values and logs.
+- Tasks: `task_view`, `step_view`, `wait_view`, `question_view`, `transcript` (calls).
+- While a task runs: `follow`, `live_view`, `inline_answers` (questions, answered at once), `line_input`.
+- Schedules and watchers: `trigger_view`, `trigger_preview`. `top_view`: `agent top`.
+
+It may import `agent.cli.client` and what is below.
 """

@@ -9,7 +9,8 @@ attempt stopped. So the loop may depend only on the step's definition and on the
   `tool`: one tool and one use of it.
 - `conversation`: what was said before, where the step continues a conversation.
 - `use_tool`: one use, with its approval and its record. `tool_snapshot`: the descriptions of external
-  tools, recorded before the first turn. `tools`: the tools themselves, one module each.
+  tools, recorded before the first turn. `tool_content`: images and files in answers. `tool_questions`: what tools ask
+  people. `tools`: the tools themselves, one module each.
 
 To add a tool: its keys in `ToolConfig`, a module in `tools` with `make_tool`, and a line in
 `toolbox._make_tools`. It may import every other package of `agent.steps`.

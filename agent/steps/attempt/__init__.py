@@ -3,13 +3,18 @@
 In the order of an attempt:
 
 - `runner`: runs the attempt. `attempt_limits`, `time_limit`: how many attempts, and how long.
-- `prepare`: condition, items, rendered configuration. `approval_gate`: the approval before a step acts.
-- `context`: what a step's code sees. `thread_context`: the same for functions in threads.
+- `prepare`: condition, items, rendered configuration (`config_record` records it). `approval_gate`: the approval
+  before a step acts.
+- `context`: what a step's code sees; `state_access` is its `ctx.state`, `call_functions` adapts the functions that it
+  passes. `thread_context`: the same for functions in threads. `captured_output`: what the code prints.
 - `calls`: the journaled calls. `replay`: which recorded call decides the next one. `intents`: the row
-  that is durable before the effect. `unknown_policy`: what follows a call without a recorded result.
+  that is durable before the effect. `call_results`: the result after it. `unknown_policy`: what follows a call
+  without a recorded result.
 - `outcome_rules`: what the end of the kind's handler means; outputs are checked and redacted here.
+  `state_change`: what a success writes to `state`.
 - `cancel_scope`: time limits and cancellation. `containment`: exceptions of the step's code.
-- `secrets`: resolves secrets by reference (`agent.core.redaction` hides them in text). `services`: what attempts of a worker share.
+- `secrets`: resolves secrets by reference, from `secret_sources` and `keyring_entries` (`agent.core.redaction` hides
+  them in text). `services`: what attempts of a worker share. `spans`: traces.
 
 It imports `spec` and `types`, and below them `agent.workflows`, `agent.models` (the registry),
 `agent.config`, `agent.core` and the store's encoding of JSON values. It reaches a kind only through the

@@ -9,10 +9,10 @@ from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.outcome import StepError
 
-FIND_OUT_ATTEMPTS: Final = 3
-"""How often a step may check the results of its calls after its last attempt to act.
+RECORDED_RESULT_ATTEMPTS: Final = 3
+"""How many attempts after the last one may use the recorded results of the step's calls.
 
-Bounded, because each check runs the step's code, which may crash its worker each time.
+Bounded, because each of them runs the step's code, which may crash its worker each time.
 """
 
 JOB_EXECUTORS: Final = ("job", "ray", "dask")
@@ -26,9 +26,9 @@ month. Bounded, because templates run in the worker and may be what crashes it.
 """
 
 
-def may_find_out(attempt_input: AttemptInput) -> bool:
+def may_use_recorded_results(attempt_input: AttemptInput) -> bool:
     """Whether an attempt beyond the last has recorded results to use."""
-    most = FIND_OUT_ATTEMPTS
+    most = RECORDED_RESULT_ATTEMPTS
     if any(_is_found_elsewhere(call) for call in attempt_input.calls):
         most = PARKING_ATTEMPTS
     if attempt_input.attempt > attempt_input.max_attempts + most:
@@ -52,7 +52,7 @@ def may_park(attempt_input: AttemptInput) -> bool:
     return attempt_input.is_group or has_gate or (kind is not None and not kind.acts)
 
 
-def exhausted(attempt_input: AttemptInput) -> StepError:
+def attempts_exhausted_error(attempt_input: AttemptInput) -> StepError:
     """Return the error of a step that has no attempt left."""
     error = attempt_input.last_error or {}
     last = f"; {error['message']}" if error.get("class") == "crash" else ""

@@ -34,12 +34,12 @@ class CallResults:
         try:
             response = self._secrets.redact_value(response)
             return EncodedResponse(response, encode(response, where))
-        except BaseException as problem:  # also a method of the response may raise
+        except BaseException as error:  # also a method of the response may raise
             # The call happened, whatever its response is: the ledger says so, and the step fails.
-            is_deep = isinstance(problem, RecursionError)
-            reason = f"{where}: it is nested too deeply" if is_deep else describe_exception(problem)
-            if isinstance(problem, NotPlainJsonError):
-                reason = str(problem)
+            is_deep = isinstance(error, RecursionError)
+            reason = f"{where}: it is nested too deeply" if is_deep else describe_exception(error)
+            if isinstance(error, NotPlainJsonError):
+                reason = str(error)
             return self.redacted(StepError(replay.BAD_RESPONSE, "code", reason))
 
     def record(

@@ -17,7 +17,7 @@ from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer
 from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
-from agent.steps.attempt.attempt_limits import exhausted
+from agent.steps.attempt.attempt_limits import attempts_exhausted_error
 from agent.steps.attempt.call_results import CallResults
 from agent.steps.attempt.containment import describe_exception
 from agent.steps.attempt.intents import StoredBody, new_intent
@@ -74,6 +74,7 @@ class Calls:
         self._count = 0
         self.in_flight = 0
         self.is_revoked = False
+        """Whether the attempt may begin no more calls: it is over, or its claim is gone."""
         self.is_cut_off = False
         """Whether a call was cancelled after it had begun."""
         self.checkpoint: Json = own_checkpoint(attempt_input)
@@ -112,12 +113,12 @@ class Calls:
         self.in_flight += 1
         try:
             return await self._record_intent(numbered, prepare)
-        except OutOfDescriptorsError as problem:
+        except OutOfDescriptorsError as error:
             # No intent is recorded: the engine can make the same attempt again.
-            self._leave()
-            self.end_attempt(problem.outcome())
+            self._end_call()
+            self.end_attempt(error.outcome())
         except BaseException:
-            self._leave()
+            self._end_call()
             raise
 
     async def operate(
@@ -137,7 +138,7 @@ class Calls:
             self.is_revoked = True
             raise
         finally:
-            self._leave()
+            self._end_call()
 
     async def offer(self, request: Request) -> CallAnswer | Intent:
         """Return the recorded answer, or the intent of a call that others will begin and record."""
@@ -148,7 +149,10 @@ class Calls:
         return new_intent(self._attempt_input, numbered, StoredBody(None, None), None, now)
 
     async def _next(self, request: Request) -> CallAnswer | NumberedRequest:
-        """Return the recorded answer of the next call, or its request if it may be made."""
+        """Return the recorded answer of the next call, or its numbered request if it may be made.
+
+        End the attempt if neither is possible.
+        """
         self._check_open()
         self._count += 1
         numbered = await self._numbered(request, self._count)
@@ -157,7 +161,7 @@ class Calls:
             if answer is not None:
                 return answer
         if not self._attempt_input.may_act:
-            self.end_attempt(Failed(exhausted(self._attempt_input)))
+            self.end_attempt(Failed(attempts_exhausted_error(self._attempt_input)))
         if is_out_of_time(self._attempt_input, self._services.clock):
             self.end_attempt(out_of_time(self._attempt_input, self.checkpoint))
         return numbered
@@ -170,6 +174,7 @@ class Calls:
             raise RevokedError("this attempt is over")
 
     async def _numbered(self, request: Request, number: int) -> NumberedRequest:
+        """Return a request with its number, its text and its hash; end the attempt if it is no JSON."""
         action = f"{request.action}#{number}"
         try:
             if is_small(request.body):
@@ -177,12 +182,16 @@ class Calls:
             else:
                 text, digest = await to_thread(_encode_request, request.body, action)
                 self._check_open()
-        except NotPlainJsonError as problem:
-            self.end_attempt(Failed(StepError("bad_request", "input", str(problem))))
+        except NotPlainJsonError as error:
+            self.end_attempt(Failed(StepError("bad_request", "input", str(error))))
         return NumberedRequest(request, number, action, text, digest)
 
     async def _recorded_answer(self, numbered: NumberedRequest) -> CallAnswer | None:
-        """Return the answer on record; None when the call is to be made."""
+        """Return the recorded answer; None when the call must be made.
+
+        Raise the recorded failure. End the attempt where the record forbids the call: its effect is
+        unknown, or it differs from the request that succeeded.
+        """
         attempt_input, request = self._attempt_input, numbered.request
         match = replay.find_match(attempt_input, numbered)
         if match is None:
@@ -204,7 +213,10 @@ class Calls:
             self.end_attempt(Failed(replay.changed_error(call, numbered.action, attempt_input)))
         if call.error is not None and call.error.get("code") == replay.BAD_RESPONSE:
             self.end_attempt(Failed(replay.error_of(call), call.idempotency_key))
-        return CallAnswer(call.response, call.idempotency_key, True, call.attempt == 0)
+        is_inherited = call.attempt == 0
+        return CallAnswer(
+            call.response, call.idempotency_key, is_replayed=True, is_inherited=is_inherited
+        )
 
     async def _record_intent(self, numbered: NumberedRequest, prepare: Prepare | None) -> Call:
         """Make the intent durable and return the call."""
@@ -215,7 +227,8 @@ class Calls:
             body, text = await to_thread(self._redact_request, numbered)
         large = large_text(text, self._services.limits.inline_bytes)
         if large is not None:
-            # Before the time in which the call may be sent begins, and without using up an attempt.
+            # Before `send_by` is set: an upload may take longer than the call may wait. Where the store does
+            # not answer, the step waits, which uses up no attempt.
             await self._store_request(large)
         process = None
         if prepare is not None:
@@ -258,17 +271,18 @@ class Calls:
             self.end_attempt(Waiting(timer, wake_at, self.checkpoint))
 
     async def _journal_intent(self, intent: Intent, call: Call) -> None:
+        """Wait until the intent is durable; end the attempt where a budget refuses it."""
         try:
             await self._services.journal.intend(self._attempt_input, intent)
         except RevokedError:
             self.is_revoked = True
             raise
-        except BudgetRefusedError as refusal:
-            if refusal.must_fail:
-                self.end_attempt(Failed(StepError(refusal.code, "limit", refusal.message)))
+        except BudgetRefusedError as error:
+            if error.must_fail:
+                self.end_attempt(Failed(StepError(error.code, "limit", error.message)))
             self.end_attempt(Paused(self.checkpoint))
         except BaseException:
-            # The intent may be durable or not. Nothing was sent, which is what this records.
+            # Whether the intent is durable is not known. Nothing was sent, and this result records that.
             self.results.record(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
             raise
 
@@ -298,41 +312,47 @@ class Calls:
         self._resolve(call, CallStatus.SUCCEEDED, response, spend=spend)
         return response.value
 
-    def record_failure(self, call: Call, problem: BaseException, *, has_begun: bool) -> None:
-        """Record what an exception says of a call, or leave it unknown and end the attempt."""
-        if has_begun and isinstance(problem, CancelledError):
+    def record_failure(self, call: Call, exception: BaseException, *, has_begun: bool) -> None:
+        """Record the failure of a call; where its effect may have happened, leave it unknown."""
+        if has_begun and isinstance(exception, CancelledError):
             self.is_cut_off = True
-        if isinstance(problem, EndCallError):
-            if problem.error is None:
-                self._leave()
+        if isinstance(exception, EndCallError):
+            if exception.error is None:
+                self._end_call()
             else:
-                self._resolve(call, CallStatus.FAILED, error=problem.error)
-            self.end_attempt(problem.outcome)
-        if isinstance(problem, DefiniteFailure):
-            spend = problem.spend if has_begun else Spend()
-            error = replace(self.results.redacted(problem.error), is_final=not problem.may_retry)
+                self._resolve(call, CallStatus.FAILED, error=exception.error)
+            self.end_attempt(exception.outcome)
+        if isinstance(exception, DefiniteFailure):
+            spend = exception.spend if has_begun else Spend()
+            error = replace(
+                self.results.redacted(exception.error), is_final=not exception.may_retry
+            )
             self._resolve(call, CallStatus.FAILED, error=error, spend=spend)
         elif not has_begun:
             self._resolve(call, CallStatus.FAILED, error=_not_sent(call), spend=Spend())
         elif not call.is_effect:
-            error = StepError("failed", "code", describe_exception(problem))
+            error = StepError("failed", "code", describe_exception(exception))
             self._resolve(call, CallStatus.FAILED, error=self.results.redacted(error))
         else:
-            self._leave_unknown(call, problem)
+            self._end_unknown(call, exception)
 
-    def _leave_unknown(self, call: Call, problem: BaseException) -> None:
-        self._leave()
+    def _end_unknown(self, call: Call, exception: BaseException) -> None:
+        """End a call without a result: its row stays unknown, and the attempt ends.
+
+        An interruption of the attempt is not replaced: the caller raises it on.
+        """
+        self._end_call()
         delay_seconds = None
-        if isinstance(problem, UnknownOutcomeError):
-            error, delay_seconds = problem.error, problem.delay_seconds
+        if isinstance(exception, UnknownOutcomeError):
+            error, delay_seconds = exception.error, exception.delay_seconds
         else:
-            reason = describe_exception(problem)
+            reason = describe_exception(exception)
             text = f"{call.action} was interrupted ({reason}): whether it happened is unknown"
             error = StepError("unknown_outcome", "unknown", text)
         self.decided_outcome = Retry(self.results.redacted(error), delay_seconds, is_unknown=True)
         self.results.trace(call, CallStatus.UNKNOWN, error=self.results.redacted(error))
-        if isinstance(problem, Exception):
-            raise EndAttempt(self.decided_outcome) from problem
+        if isinstance(exception, Exception):
+            raise EndAttempt(self.decided_outcome) from exception
 
     def _resolve(
         self,
@@ -344,9 +364,10 @@ class Calls:
     ) -> None:
         """Record the result of a call in flight, which ends it."""
         self.results.record(call, status, response, error, spend)
-        self._leave()
+        self._end_call()
 
-    def _leave(self) -> None:
+    def _end_call(self) -> None:
+        """Count a call in flight as ended."""
         self.in_flight -= 1
         if self.in_flight == 0 and self.on_idle is not None:
             self.on_idle()

@@ -134,6 +134,6 @@ async def complete(work: "asyncio.Future[T]") -> tuple[T, asyncio.CancelledError
     while not work.done():
         try:
             await asyncio.shield(work)
-        except asyncio.CancelledError as problem:
-            cancellation = problem
+        except asyncio.CancelledError as error:
+            cancellation = error
     return work.result(), cancellation

@@ -22,8 +22,8 @@ MAX_ERROR_TEXT: Final = 4000
 class StepExitError(Exception):
     """A step's code raised an exception that is meant to end a process, a task or a generator."""
 
-    def __init__(self, where: str, problem: BaseException) -> None:
-        super().__init__(f"{where} raised {_repr(problem)}")
+    def __init__(self, where: str, error: BaseException) -> None:
+        super().__init__(f"{where} raised {_repr(error)}")
 
 
 class RelayedError(StepExitError):
@@ -40,8 +40,8 @@ def call(where: str, function: Callable[..., Any], /, *arguments: Any, **named: 
         return function(*arguments, **named)
     except (Exception, EndAttempt):
         raise
-    except BaseException as problem:
-        raise StepExitError(where, problem) from problem
+    except BaseException as error:
+        raise StepExitError(where, error) from error
 
 
 async def call_async(
@@ -53,45 +53,45 @@ async def call_async(
             return await function(*arguments, **named)
     except (Exception, EndAttempt):
         raise
-    except BaseException as problem:
-        if is_interruption(problem):
+    except BaseException as error:
+        if is_interruption(error):
             raise
-        raise StepExitError(where, problem) from problem
+        raise StepExitError(where, error) from error
 
 
-def is_interruption(problem: BaseException) -> bool:
+def is_interruption(error: BaseException) -> bool:
     """Whether the engine or the interpreter interrupts the coroutine, not the step's code."""
-    if isinstance(problem, asyncio.CancelledError):
+    if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     # A coroutine that is closed without having ended gets a GeneratorExit while no task runs it.
-    return isinstance(problem, GeneratorExit) and _is_outside_of_tasks()
+    return isinstance(error, GeneratorExit) and _is_outside_of_tasks()
 
 
-def describe_exception(problem: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Return an exception's type and text, whatever its `__str__` does."""
-    if isinstance(problem, StepExitError):
-        return problem.args[0] if isinstance(problem.args[0], str) else "StepExitError"
+    if isinstance(error, StepExitError):
+        return error.args[0] if isinstance(error.args[0], str) else "StepExitError"
     try:
-        text = f"{type(problem).__name__}: {problem}".rstrip(": ")
+        text = f"{type(error).__name__}: {error}".rstrip(": ")
     except BaseException as failure:
-        text = f"{type(problem).__name__} (its __str__ raised {type(failure).__name__})"
+        text = f"{type(error).__name__} (its __str__ raised {type(failure).__name__})"
     return text
 
 
-def format_traceback(problem: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """Return an exception's traceback as text, whatever its methods do."""
     try:
-        return "".join(traceback.format_exception(problem))
+        return "".join(traceback.format_exception(error))
     except BaseException as failure:
-        return f"{type(problem).__name__}: no traceback ({type(failure).__name__})\n"
+        return f"{type(error).__name__}: no traceback ({type(failure).__name__})\n"
 
 
-def _repr(problem: BaseException) -> str:
+def _repr(error: BaseException) -> str:
     try:
-        text = repr(problem)
+        text = repr(error)
     except BaseException:
-        text = type(problem).__name__
+        text = type(error).__name__
     return text
 
 

@@ -273,8 +273,8 @@ class StepContext(ContextFacts):
             has_begun = True
             async with asyncio.timeout(request.timeout_seconds if request.is_bounded else None):
                 response = await perform(call)
-        except BaseException as problem:
-            self.calls.record_failure(call, problem, has_begun=has_begun)
+        except BaseException as error:
+            self.calls.record_failure(call, error, has_begun=has_begun)
             raise
         spend: Spend | None = None
         if isinstance(response, MeasuredResponse):

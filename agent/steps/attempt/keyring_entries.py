@@ -26,12 +26,12 @@ def read_entry(name: str) -> str:
             f"{shown} cannot be read: this system has no keyring that the library finds"
             " (`python -m keyring diagnose` shows which it looks for)"
         ) from None
-    except KeyringError as problem:
-        raise SecretReadError(f"{shown} cannot be read: {problem}") from None
-    except Exception as problem:
+    except KeyringError as error:
+        raise SecretReadError(f"{shown} cannot be read: {error}") from None
+    except Exception as error:
         # A backend may raise anything; its text may contain anything.
         raise SecretReadError(
-            f"{shown} cannot be read: the keyring failed with {type(problem).__name__}"
+            f"{shown} cannot be read: the keyring failed with {type(error).__name__}"
         ) from None
     if not value:
         raise SecretReadError(

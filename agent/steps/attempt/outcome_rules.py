@@ -29,7 +29,7 @@ class HandlerEnd:
     """How the handler of a kind ended: it returned an outcome, raised, or was interrupted."""
 
     outcome: Outcome | None = None
-    problem: BaseException | None = None
+    error: BaseException | None = None
     is_interrupted: bool = False
     """Whether the time limit or the engine ended it early; it may have returned all the same."""
     is_shut_down: bool = False
@@ -51,8 +51,8 @@ async def decide(end: HandlerEnd, context: StepContext, limit: TimeLimit) -> Out
         return context.calls.decided_outcome
     if end.is_interrupted and not _is_result_known(end, context):
         return _interrupted(context, limit)
-    if end.problem is not None:
-        return _classify(end.problem, context)
+    if end.error is not None:
+        return _classify(end.error, context)
     outcome = end.outcome
     assert outcome is not None
     if not isinstance(outcome, Succeeded):
@@ -88,30 +88,30 @@ def _interrupted(context: StepContext, limit: TimeLimit) -> Outcome:
     return Failed(error) if limit.step_error is not None else Retry(error)
 
 
-def _classify(problem: BaseException, context: StepContext) -> Outcome:
+def _classify(exception: BaseException, context: StepContext) -> Outcome:
     """Turn an exception of the step's code into an outcome."""
-    if isinstance(problem, EndAttempt):
-        return problem.outcome
+    if isinstance(exception, EndAttempt):
+        return exception.outcome
     # A step can also use the context of another attempt, which is revoked too. Returning that would
     # cost no attempt, and the step would be made again at once, without end.
-    if isinstance(problem, RevokedError) and context.calls.is_revoked:
+    if isinstance(exception, RevokedError) and context.calls.is_revoked:
         return Returned("revoked")
-    if isinstance(problem, DefiniteFailure):
-        error = problem.error
-        return Retry(error, problem.delay_seconds) if problem.may_retry else Failed(error)
-    if isinstance(problem, NotPlainJsonError):
-        return Failed(StepError("not_plain_json", "code", str(problem)))
-    context.log_text("error", _traceback(problem))
+    if isinstance(exception, DefiniteFailure):
+        error = exception.error
+        return Retry(error, exception.delay_seconds) if exception.may_retry else Failed(error)
+    if isinstance(exception, NotPlainJsonError):
+        return Failed(StepError("not_plain_json", "code", str(exception)))
+    context.log_text("error", _traceback(exception))
     # Redacted before it is cut, or half of a secret could be left.
-    text = context.secrets.redact(describe_exception(problem))
+    text = context.secrets.redact(describe_exception(exception))
     return Retry(StepError("exception", "code", text[:MAX_ERROR_TEXT]))
 
 
-def _traceback(problem: BaseException) -> str:
+def _traceback(error: BaseException) -> str:
     """Return the frames of the user's own code; another process has chosen those of its own."""
-    if isinstance(problem, RelayedError):
-        return problem.step_traceback or f"{problem}\n"
-    return user_traceback(problem)
+    if isinstance(error, RelayedError):
+        return error.step_traceback or f"{error}\n"
+    return user_traceback(error)
 
 
 async def _check_in_thread(outcome: Succeeded, context: StepContext) -> Outcome:
@@ -131,9 +131,9 @@ def _check(outcome: Succeeded, context: StepContext, *, is_large: bool) -> Outco
             return Failed(error, outcome.idempotency_key)
         output = context.secrets.redact_value(outcome.output)
         schema = context.attempt_input.step.output_schema
-        problem, text = check_output(output, schema, limits.output_bytes)
-        if problem is not None:
-            return Failed(problem, outcome.idempotency_key)
+        refusal, text = check_output(output, schema, limits.output_bytes)
+        if refusal is not None:
+            return Failed(refusal, outcome.idempotency_key)
         outcome.output, outcome.text = output, text
         outcome.large = large_text(text, limits.inline_bytes)
     except BaseException as raised:  # by a method of the value that the step's code returned

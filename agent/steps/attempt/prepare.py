@@ -131,8 +131,8 @@ def condition_holds(attempt_input: AttemptInput) -> bool:
         return True
     try:
         return bool(_value_of(condition, scope_of(attempt_input)))
-    except TemplateError as problem:
-        raise _refused("bad_condition", f"in if: {problem}") from None
+    except TemplateError as error:
+        raise _refused("bad_condition", f"in if: {error}") from None
 
 
 Record = Callable[[dict[str, Json]], None]
@@ -157,8 +157,8 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
     verbatim = kind.verbatim
     try:
         rendered = render(_without(raw, verbatim), scope_of(attempt_input))
-    except TemplateError as problem:
-        raise _refused("bad_template", str(problem)) from None
+    except TemplateError as error:
+        raise _refused("bad_template", str(error)) from None
     config = _with(rendered, raw, verbatim)
     return config if kind.complete is None else kind.complete(config)
 
@@ -188,8 +188,8 @@ def approved_config(
             return approval_gate.ask(
                 "approval", question, request, approval_gate.own_checkpoint(attempt_input)
             )
-    except NotPlainJsonError as problem:
-        raise _refused("not_plain_json", str(problem)) from None
+    except NotPlainJsonError as error:
+        raise _refused("not_plain_json", str(error)) from None
     config = approval_gate.apply_edits(config, approval.edits)
     if request_hash(approval_gate.gated_request(kind.name, config)) != approval.approved_hash:
         raise _refused("not_as_approved", "what would run is not what was approved")
@@ -217,8 +217,8 @@ def items_of(attempt_input: AttemptInput, max_items: int = MAX_ITEMS) -> Succeed
         raise _refused("no_items", "the step is not a group: it has neither foreach nor parallel")
     try:
         items = _items(fanout, attempt_input)
-    except TemplateError as problem:
-        raise _refused("bad_items", f"the items cannot be computed: {problem}") from None
+    except TemplateError as error:
+        raise _refused("bad_items", f"the items cannot be computed: {error}") from None
     if len(items) > max_items:
         raise _too_many(fanout, len(items), max_items)
     return Succeeded(output=[] if not items else None, items=items)

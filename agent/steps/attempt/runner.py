@@ -6,8 +6,9 @@
 4. `outcome_rules.decide`: what its end means.
 5. `state_change`: what a success writes to `state`.
 
-`run` raises only when the worker cancels it in the middle of an effect. Everything else becomes an
-outcome, and an effect that may have happened is never reported as anything but unknown.
+`run` always returns an outcome, with one exception: where the worker shuts down in the middle of an effect,
+`CancelledError` leaves it. An effect that may have happened without a recorded result is always unknown,
+never a success or a failure.
 """
 
 import asyncio
@@ -20,7 +21,11 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from agent.steps.attempt import prepare
-from agent.steps.attempt.attempt_limits import exhausted, may_find_out, may_park
+from agent.steps.attempt.attempt_limits import (
+    attempts_exhausted_error,
+    may_park,
+    may_use_recorded_results,
+)
 from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.cancel_scope import CancelScope, complete
 from agent.steps.attempt.config_record import record_config
@@ -64,9 +69,11 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
         prepare.watch_secrets(attempt_input.graph)
         secret_watcher.refresh()
         needs_thread = prepare.needs_thread(attempt_input)
-    except Exception as problem:
-        return Failed(_internal(problem, secrets))
-    if secret_watcher.has_unread and not await _finishes(secret_watcher.read_unread(), signals):
+    except Exception as error:
+        return Failed(_internal(error, secrets))
+    if secret_watcher.has_unread and not await _wait_unless_stopped(
+        secret_watcher.read_unread(), signals
+    ):
         return Returned(signals.stop_reason or SHUTDOWN)
     if needs_thread:
         try:
@@ -83,8 +90,8 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
     context.secret_paths = step.secret_paths
     try:
         return _redact_error(await _run_prepared(step, config, context), secrets)
-    except Exception as problem:
-        return Failed(_internal(problem, secrets))
+    except Exception as error:
+        return Failed(_internal(error, secrets))
     finally:
         signals.on_stop = None
         calls.on_idle = None
@@ -94,15 +101,16 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
 async def _run_prepared(step: PreparedStep, config: BaseModel, context: StepContext) -> Outcome:
     """Load what the step needs, run it, and render what it writes to `state`."""
     attempt_input, signals, kind = context.attempt_input, context.signals, step.kind
-    # Before the intent of an effect: a prompt may take longer than an effect may wait to start.
-    if step.secret_paths and not await _finishes(
+    # Before any intent is recorded: a keyring may ask a person, and an effect must begin soon after its
+    # intent (`send_window_seconds`).
+    if step.secret_paths and not await _wait_unless_stopped(
         context.secrets.prefetch(attempt_input.step.config, step.secret_paths), signals
     ):
         return Returned(signals.stop_reason or SHUTDOWN)
     if (not kind.is_loaded or kind.ready is not None) and not await _load(kind, config, context):
         return Returned(SHUTDOWN)
     if kind.runs_code and (
-        attempt_input.step.executor is not None or context.services.has_default_executor
+        attempt_input.step.executor is not None or context.services.is_default_executor_remote
     ):
         outcome = await _run_by_executor(kind, config, context)
     else:
@@ -120,10 +128,9 @@ def _prepare(
     Any thread may call this.
     """
     try:
-        if not attempt_input.may_act and not (
-            may_find_out(attempt_input) or may_park(attempt_input)
-        ):
-            return Failed(exhausted(attempt_input))
+        may_continue = attempt_input.may_act or may_use_recorded_results(attempt_input)
+        if not may_continue and not may_park(attempt_input):
+            return Failed(attempts_exhausted_error(attempt_input))
         if not prepare.condition_holds(attempt_input):
             return Succeeded(skipped="if")
         if attempt_input.is_group:
@@ -135,18 +142,21 @@ def _prepare(
         config = prepare.approved_config(attempt_input, step, record)
         if isinstance(config, Waiting):
             return config
-        if not attempt_input.may_act and not may_find_out(attempt_input):
-            return Failed(exhausted(attempt_input))
+        if not may_continue:
+            return Failed(attempts_exhausted_error(attempt_input))
         return step, config
-    except DefiniteFailure as problem:
-        return _redact_error(Failed(problem.error), secrets)
-    except BaseException as problem:
-        return Failed(_internal(problem, secrets))
+    except DefiniteFailure as error:
+        return _redact_error(Failed(error.error), secrets)
+    except BaseException as error:
+        return Failed(_internal(error, secrets))
 
 
-async def _finishes(reading: Coroutine[Any, Any, None], signals: Signals) -> bool:
-    """Wait for secrets, which may wait for a person; return False if the attempt should stop."""
-    task = asyncio.ensure_future(reading)
+async def _wait_unless_stopped(work: Coroutine[Any, Any, None], signals: Signals) -> bool:
+    """Wait until some work before the attempt is done; return False if the attempt should stop meanwhile.
+
+    The work is cancelled then: a secret may wait for a person, and a process for its pool.
+    """
+    task = asyncio.ensure_future(work)
 
     def stop() -> None:
         task.cancel()
@@ -166,10 +176,11 @@ async def _finishes(reading: Coroutine[Any, Any, None], signals: Signals) -> boo
 async def _load(kind: Kind, config: object, context: StepContext) -> bool:
     """Load the kind's code and what it needs; return False if the worker shuts down meanwhile.
 
-    Loading takes a second or more, in a thread: other attempts go on.
+    Importing a kind may take a second or more. It happens in a thread, so other attempts go on.
     """
     try:
-        # The attempt meets again, on its own time, what fails here or takes longer.
+        # Errors are not handled here: the attempt loads the same again, within its own time limit, and
+        # reports what fails.
         with contextlib.suppress(Exception):
             async with asyncio.timeout(LOAD_SECONDS):
                 if not kind.is_loaded:
@@ -182,7 +193,7 @@ async def _load(kind: Kind, config: object, context: StepContext) -> bool:
 
 
 async def _run_by_executor(kind: Kind, config: BaseModel, context: StepContext) -> Outcome:
-    """Run the attempt where its step says."""
+    """Run the attempt by the executor that its step or the configuration names."""
     services, executor = context.services, context.attempt_input.step.executor
     try:
         if services.executors is None:
@@ -192,15 +203,15 @@ async def _run_by_executor(kind: Kind, config: BaseModel, context: StepContext) 
         if execution is None:
             return await run_handler(kind.handler, config, context)
         try:
-            if not await _finishes(execution.ready(context), context.signals):
+            if not await _wait_unless_stopped(execution.ready(context), context.signals):
                 return Returned(context.signals.stop_reason or SHUTDOWN)
             return await run_handler(execution.run, config, context)
         finally:
             execution.close()
-    except OutOfDescriptorsError as problem:
-        return problem.outcome()
-    except DefiniteFailure as problem:
-        return Retry(problem.error) if problem.may_retry else Failed(problem.error)
+    except OutOfDescriptorsError as error:
+        return error.outcome()
+    except DefiniteFailure as error:
+        return Retry(error.error) if error.may_retry else Failed(error.error)
 
 
 async def run_handler(handler: Handler, config: object, context: StepContext) -> Outcome:
@@ -227,22 +238,22 @@ async def _call_handler(
     scope = CancelScope(limit.seconds)
     try:
         with scope:
-            _listen(context, scope)
+            _interrupt_on_stop(context, scope)
             try:
                 end.outcome = await handler(config, context)
-            except (Exception, EndAttempt) as raised:
-                end.problem = raised
-            except BaseException as raised:
-                if is_interruption(raised):
+            except (Exception, EndAttempt) as error:
+                end.error = error
+            except BaseException as error:
+                if is_interruption(error):
                     raise
-                end.problem = StepExitError(code_name(context), raised)
-    except asyncio.CancelledError as cancellation:
+                end.error = StepExitError(code_name(context), error)
+    except asyncio.CancelledError as error:
         is_stopping = context.signals.is_stopping
         if context.signals.has_runaway_thread or (is_stopping and context.calls.is_cut_off):
             raise
         end.is_shut_down = is_stopping
-        # Without a shutdown the step's own code cancelled the task.
-        end.problem = StepExitError(code_name(context), cancellation)
+        # On a shutdown `is_shut_down` decides; otherwise the step's own code has cancelled the task.
+        end.error = StepExitError(code_name(context), error)
     end.is_interrupted = scope.is_over()
     return end
 
@@ -252,7 +263,8 @@ async def _with_state(outcome: Succeeded, context: StepContext) -> Outcome:
     if is_small(outcome.output):
         return _render_state(outcome, context)
     thread = asyncio.to_thread(_render_state, outcome, context)
-    # The step has acted: its outcome is rendered also while the worker shuts down.
+    # The step has acted, so its outcome must not be lost: `complete` finishes the rendering even if the
+    # worker cancels this attempt.
     rendered, _ = await complete(asyncio.ensure_future(thread))
     return rendered
 
@@ -260,13 +272,13 @@ async def _with_state(outcome: Succeeded, context: StepContext) -> Outcome:
 def _render_state(outcome: Succeeded, context: StepContext) -> Outcome:
     try:
         change = render_change(context.attempt_input, outcome.output, context.secrets)
-    except DefiniteFailure as problem:
-        return Failed(problem.error, outcome.idempotency_key)
+    except DefiniteFailure as error:
+        return Failed(error.error, outcome.idempotency_key)
     return replace(outcome, state=change)
 
 
-def _listen(context: StepContext, scope: CancelScope) -> None:
-    """Let the engine interrupt the attempt; on shutdown only once no call is in flight."""
+def _interrupt_on_stop(context: StepContext, scope: CancelScope) -> None:
+    """Interrupt the attempt when the engine stops it. At a shutdown, calls in flight may end first."""
     calls, signals = context.calls, context.signals
 
     def interrupt() -> None:
@@ -291,7 +303,7 @@ def _redact_error(outcome: Outcome, secrets: Secrets) -> Outcome:
     return outcome
 
 
-def _internal(problem: BaseException, secrets: Secrets) -> StepError:
+def _internal(error: BaseException, secrets: Secrets) -> StepError:
     # Redacted before it is cut, or half of a secret could be left.
-    text = secrets.redact(format_traceback(problem))
+    text = secrets.redact(format_traceback(error))
     return StepError("internal", "internal", f"a defect of the engine: {text[-4000:]}")

@@ -71,9 +71,9 @@ class SlowReads:
             threading.Thread(
                 target=self._run, args=(source, name, read), name=f"secret-{source}", daemon=True
             ).start()
-        except RuntimeError as problem:
+        except RuntimeError as error:
             self._end(source, read)
-            read.future.set_exception(SecretReadError(f"no thread can be started: {problem}"))
+            read.future.set_exception(SecretReadError(f"no thread can be started: {error}"))
         return read.future
 
     def seconds_left(self, source: str, name: str) -> float:
@@ -103,14 +103,14 @@ class SlowReads:
             if reader is None:
                 raise SecretReadError(f"this process has no source {source}:")
             value = reader(name)
-        except SecretReadError as problem:
+        except SecretReadError as error:
             self._end(source, read)
-            read.future.set_exception(problem)
-        except BaseException as problem:  # a library's defect must not leave its callers waiting
+            read.future.set_exception(error)
+        except BaseException as error:  # a library's defect must not leave its callers waiting
             self._end(source, read)
             # Its text may contain anything.
             read.future.set_exception(
-                SecretReadError(f"{source}:{name} cannot be read: {type(problem).__name__}")
+                SecretReadError(f"{source}:{name} cannot be read: {type(error).__name__}")
             )
         else:
             self._end(source, read)
@@ -165,9 +165,9 @@ class SecretSources:
             return value
         try:
             return self.environment_file.get(name)
-        except EnvironmentFileError as problem:
+        except EnvironmentFileError as error:
             raise SecretReadError(
-                f"the environment variable {name} is not set, and {problem}"
+                f"the environment variable {name} is not set, and {error}"
             ) from None
 
     def wait(self, source: str, name: str) -> str:

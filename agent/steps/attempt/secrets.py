@@ -113,8 +113,8 @@ class Secrets:
         assert reference is not None
         try:
             secret = self._value_of(reference)
-        except SecretReadError as problem:
-            raise _missing(str(problem)) from None
+        except SecretReadError as error:
+            raise _missing(str(error)) from None
         everywhere.hide(secret, reference.text)
         return f"{reference.word} {secret}" if reference.word else secret
 
@@ -127,9 +127,9 @@ class Secrets:
         if reference.source == "file":
             try:
                 return path_of(reference.name).read_text(encoding="utf-8").strip("\r\n")
-            except (OSError, ValueError) as problem:
+            except (OSError, ValueError) as error:
                 raise SecretReadError(
-                    f"the file {reference.name} cannot be read: {problem}"
+                    f"the file {reference.name} cannot be read: {error}"
                 ) from None
         found = self._read_slowly.get(reference.text)
         if isinstance(found, SecretReadError):
@@ -241,12 +241,12 @@ async def _read_in_thread(reference: Reference) -> str | SecretReadError:
     return future.result()
 
 
-def _log_unreadable(reference: str, problem: SecretReadError) -> None:
+def _log_unreadable(reference: str, error: SecretReadError) -> None:
     # Imported here: commands that only list things load no logging.
     import structlog
 
     log = structlog.get_logger(__name__)
-    log.warning("secret.unreadable", reference=reference, error=str(problem))
+    log.warning("secret.unreadable", reference=reference, error=str(error))
 
 
 def _has(value: Json, path: ValuePath) -> bool:
@@ -279,8 +279,8 @@ def path_of(text: str) -> Path:
     """Return the file that a reference names; raise `OSError` for the home of an unknown user."""
     try:
         return Path(text).expanduser()
-    except RuntimeError as problem:
-        raise FileNotFoundError(errno.ENOENT, str(problem).rstrip("."), text) from None
+    except RuntimeError as error:
+        raise FileNotFoundError(errno.ENOENT, str(error).rstrip("."), text) from None
 
 
 def _missing(problem: str) -> DefiniteFailure:

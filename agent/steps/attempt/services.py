@@ -185,7 +185,7 @@ class Services:
     """For the tool `engine` of agents."""
     executors: StepExecutors | None = None
     """Where the code of steps runs; None: all of it in this process."""
-    has_default_executor: bool = False
+    is_default_executor_remote: bool = False
     """Whether the configuration names another executor than `local` for steps without one."""
     spans: SpanSink | None = None
     """Takes the spans of attempts and calls, where the configuration has a receiver of traces."""

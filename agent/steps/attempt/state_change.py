@@ -48,8 +48,8 @@ def encode_value(name: str, value: Json, secrets: Secrets) -> str:
     """Return a value as it is stored: without secrets; raise `DefiniteFailure` if it cannot be."""
     try:
         text = encode(secrets.redact_value(value), f"state.{name}")
-    except NotPlainJsonError as problem:
-        raise _refused("bad_state", str(problem)) from None
+    except NotPlainJsonError as error:
+        raise _refused("bad_state", str(error)) from None
     size = len(text.encode())
     if size > MAX_VALUE_BYTES:
         message = f"state.{name} is {size:,} bytes as JSON, and {MAX_VALUE_BYTES:,} are allowed"
@@ -60,8 +60,8 @@ def encode_value(name: str, value: Json, secrets: Secrets) -> str:
 def _rendered(name: str, template: Json, scope: dict[str, Any], secrets: Secrets) -> str:
     try:
         value = render(template, scope)
-    except TemplateError as problem:
-        raise _refused("bad_template", f"in set_state.{name}: {problem}") from None
+    except TemplateError as error:
+        raise _refused("bad_template", f"in set_state.{name}: {error}") from None
     return encode_value(name, value, secrets)
 
 

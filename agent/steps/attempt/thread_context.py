@@ -85,8 +85,8 @@ class BlockingContext(ContextFacts):
             response = containment.call(
                 f"the function of {action}", lambda: bind_call(function)(opened)
             )
-        except BaseException as problem:
-            self._wait_for(self._record_failure(opened, problem, has_begun))
+        except BaseException as error:
+            self._wait_for(self._record_failure(opened, error, has_begun))
             raise
         encoded = self.calls.results.encode_response(opened, response)
         return self._wait_for(self._record_success(opened, encoded))
@@ -94,8 +94,8 @@ class BlockingContext(ContextFacts):
     async def _record_success(self, call: Call, response: EncodedResponse | StepError) -> Json:
         return self.calls.record_success(call, response)
 
-    async def _record_failure(self, call: Call, problem: BaseException, has_begun: bool) -> None:
-        self.calls.record_failure(call, problem, has_begun=has_begun)
+    async def _record_failure(self, call: Call, error: BaseException, has_begun: bool) -> None:
+        self.calls.record_failure(call, error, has_begun=has_begun)
 
     def _in_thread(self, action: str, reconcile: Callable[..., Any]) -> Reconcile:
         """Return a coroutine function that runs a reconcile function in a thread of its own."""

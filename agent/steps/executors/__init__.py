@@ -6,8 +6,11 @@ The runner asks `Executors.open` for an `Execution` of one attempt, waits for it
 - `process`: a process of a warm pool (`process_pool`, `worker_process`) calls the function. `worker_main`
   is the program of such a process; its `ctx` (`worker_context`) sends every call over a socket, and
   `context_server` answers it with the attempt's own context, so an intent is durable before its effect.
+  `messages` and `worker_link` are that connection, `worker_state` is `ctx.state`. `process.limits_of` chooses the
+  limits of the process, `worker_main._limited` sets them.
 - `job`: a command launches `agent job`, which runs the attempt from objects in a store and writes its
-  status there. `remote` launches, watches and finds such a job again; `job_objects` names the objects;
+  status there. `remote` launches, watches (`job_watch`) and finds such a job again; `launcher` is what starts one
+  (`command_launcher` by a command); `job_spec` is what the job gets, `job_objects` names the objects, and
   `job_runner` is what `agent job` does.
 - `ray`, `dask`: the same objects; an actor or a task of the cluster is the job.
 

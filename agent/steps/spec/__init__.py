@@ -1,7 +1,10 @@
-"""What a workflow says about steps: the keys of each kind (`configs`, `agent_config`), the keys of
-questions to people (`questions`), the checks of outputs (`output_checks`), the text of the question
-about an unknown effect (`unknown_question`), and the registry of all kinds (`registry`, entry point:
-`KINDS`).
+"""What a workflow says about steps. Entry point: `registry.KINDS`, the registry of all kinds.
+
+- Keys of kinds: `configs`, `agent_config`, `mail_config` (addresses: `mail_addresses`), `message_config`,
+  `worker_config`, `attachment_config` (the key `attach`).
+- Questions to people: `questions` (keys, channels, checks of answers), `unknown_question` (the text of the question
+  about an unknown effect).
+- `output_checks`: checks of outputs. `child_workflows`: which workflows a graph may start.
 
 Checking a workflow imports this package, so it imports neither HTTP clients nor the code of kinds.
 """

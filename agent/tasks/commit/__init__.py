@@ -13,7 +13,7 @@ database thread and alone owns:
 to COMMIT is lost, `pipeline` (`Pipeline._find_out`) reads the worker's row to find out whether it took effect.
 
 One transaction, top to bottom: `transaction.run` calls `begin` (fence, locks, reads), `due_tasks`
-(timers, deadlines), `apply` (entries and completions), `work` (calls of external workers), then creates,
+(timers, deadlines), `apply` (entries and completions), `work` (calls of external workers; `work_reads` is what it reads), then creates,
 claims and writes. `scope` is what they share, `batch` what goes in and comes out, `large_values` what is
 stored before. `metrics` counts commits and their time.
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from agent.cli.commands.deep_check import DeepCheck, instant_of
+from agent.cli.commands.doctor_checks.deep_check import DeepCheck, instant_of
 from agent.core.clock import SECOND
 from agent.core.process_lock import Lock
 from agent.store.db.database import Connection, Database

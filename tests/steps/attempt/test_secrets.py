@@ -108,7 +108,7 @@ def test_secrets_of_the_configuration_are_redacted_in_every_step(
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
     trial, outcome = leaking()
     assert TOKEN in shown(trial, outcome), "it does write it where nothing hides it"
-    bootstrap.hide_secrets(CONFIGURED[where])
+    bootstrap.redact_configured_secrets(CONFIGURED[where])
     trial, outcome = leaking()
     assert isinstance(outcome, Succeeded)
     encoded = base64.b64encode(f"user:{TOKEN}".encode()).decode()[8:-4]
@@ -121,7 +121,7 @@ def test_secrets_of_the_configuration_are_redacted_in_every_step(
 def test_errors_show_no_secret(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """Neither a message nor a traceback does."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    bootstrap.hide_secrets(CONFIGURED["model"])
+    bootstrap.redact_configured_secrets(CONFIGURED["model"])
     trial, outcome = leaking(raised=error)
     assert isinstance(outcome, Failed | Retry)
     assert "no: [redacted]" in outcome.error.message
@@ -148,7 +148,7 @@ def test_secrets_of_other_steps_are_redacted(
 def test_the_log_shows_nothing_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's own lines go through the same redaction."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    bootstrap.hide_secrets(CONFIGURED["channel"])
+    bootstrap.redact_configured_secrets(CONFIGURED["channel"])
     stream = io.StringIO()
     logging.configure("json", "info", stream)
     structlog.get_logger("x").info("sent", url=f"https://x/bot{TOKEN.replace('/', '%2f')}/send")
@@ -197,7 +197,7 @@ def test_a_secret_is_hidden_where_output_comes_in_pieces(
 ) -> None:
     """However a long line is cut into pieces, no form of the secret is left."""
     monkeypatch.setenv("OTHER_TOKEN", TOKEN)
-    bootstrap.hide_secrets(CONFIGURED["model"])
+    bootstrap.redact_configured_secrets(CONFIGURED["model"])
     encoded = base64.b64encode(TOKEN.encode()).decode()
     quoted = quote(TOKEN, safe="").lower()
     line = "".join(f"{'x' * 997} {form} " for form in (TOKEN, encoded, quoted) * 12)

@@ -733,7 +733,7 @@ def test_a_configured_secret_is_found_in_every_encoding(
 ) -> None:
     """The configuration's secrets count too: in base64, and percent-encoded."""
     monkeypatch.setenv("CHECKED_TOKEN", "open sesame/and more")
-    bootstrap.hide_secrets(
+    bootstrap.redact_configured_secrets(
         Settings(models={"m": ModelSettings(provider="openai", key="env:CHECKED_TOKEN")})
     )
     assert _violations(sound) == []

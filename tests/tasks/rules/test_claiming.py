@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.steps.attempt.attempt_limits import exhausted
+from agent.steps.attempt.attempt_limits import attempts_exhausted_error
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import begin_tx
@@ -313,7 +313,7 @@ def test_a_crash_of_an_isolated_step_is_attributed_to_it(checked: Database) -> N
     if last is None:
         third.succeed("beside")
         last = third.claimed("poison")
-    message = exhausted(last).message
+    message = attempts_exhausted_error(last).message
     assert message.startswith("attempts exhausted: all 2 were used; the process died while this")
     for hand in (first, second, third):
         hand.close()

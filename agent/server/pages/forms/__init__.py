@@ -1,1 +1,3 @@
-"""Form fields made from JSON Schemas and declared inputs, and values read from them."""
+"""Form fields made from JSON Schemas and declared inputs (`schema_form`), and values read from them (`form_values`).
+They import `framework`, and know no page.
+"""

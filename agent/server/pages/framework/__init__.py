@@ -1,7 +1,7 @@
 """What all pages share: how they are registered, rendered, shared between viewers and kept live.
 
 - `page_registry`: pages and the actions of their forms, each with its scope and its CSRF check.
-- `rendering`: responses, with CSRF tokens, notices, ETags and the content security policy;
+- `rendering`: responses, with CSRF tokens, notices, ETags and headers; `security_policy`: what browsers may load;
   `renderings` shares what is rendered between viewers with the same scopes.
 - `sent_forms`: a form that is sent twice acts once.
 - `page_request`: a request as the functions that read a page's data see it.

@@ -20,7 +20,7 @@ from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.server.access.sessions import cookie_name
 from agent.server.context import caller, context_of
-from agent.server.pages.framework import navigation, sent_forms, templates
+from agent.server.pages.framework import navigation, security_policy, sent_forms, templates
 from agent.server.pages.framework.notices import Notice, Notices
 from agent.server.pages.framework.page_request import Form, PageRequest, page_request
 from agent.server.pages.framework.renderings import Page, Renderings
@@ -32,12 +32,8 @@ from agent.tasks.read_models import task_documents
 
 REFRESH: Final = "x-agent-cursor"
 """The script's header when it fetches a page again: the cursor of the feed's last message, or nothing."""
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
-    " manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 HEADERS: Final = {
-    "content-security-policy": _POLICY,
+    "content-security-policy": security_policy.DASHBOARD,
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "x-robots-tag": "noindex",

@@ -5,8 +5,6 @@ back form values unchanged, so they are marked as exact; a value with such chara
 JSON, which can represent every character.
 """
 
-import base64
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +16,7 @@ from starlette.responses import Response
 from agent.channels.chat import message_texts
 from agent.core.escape import harmless, harmless_json
 from agent.server.pages.forms.schema_form import members_of
-from agent.server.pages.framework import templates
+from agent.server.pages.framework import security_policy, templates
 from agent.steps.types.outcome import Json
 
 _DIRECTORY: Final = Path(__file__).parent
@@ -134,13 +132,9 @@ def _parts() -> tuple[Template, str]:
 
 @cache
 def _headers() -> dict[str, str]:
-    digest = base64.b64encode(hashlib.sha256(_parts()[1].encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self';"
-        " base-uri 'none'; frame-ancestors 'none'"
-    )
+    _, style = _parts()
     return {
-        "content-security-policy": policy,
+        "content-security-policy": security_policy.only_style(style),
         "referrer-policy": "no-referrer",
         "x-robots-tag": "noindex",
     }

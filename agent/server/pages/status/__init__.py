@@ -1,1 +1,1 @@
-"""Pages about the agent itself: spend, health, queues and the event log."""
+"""Pages about the agent itself: `spend_page`, `health_page`, `queue_page` (external workers) and `event_page`."""

@@ -1,1 +1,1 @@
-"""Pages of schedules and watchers, and the commands on them."""
+"""Pages of schedules and watchers, and the commands on them: `trigger_pages`."""

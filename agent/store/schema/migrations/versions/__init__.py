@@ -1,1 +1,1 @@
-"""One module a revision, named by its number."""
+"""The revisions: one module for each, named by its number."""

@@ -1,6 +1,6 @@
 """`agent doctor` names the recipients of workflows that would not be reached."""
 
-from agent.cli.commands.message_checks import message_checks
+from agent.cli.commands.doctor_checks.message_checks import message_checks
 from agent.config.channels import ChannelSettings, NotifySettings, TelegramSettings
 from agent.config.settings import Settings
 from agent.store.channels import pairings
