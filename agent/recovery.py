@@ -98,11 +98,14 @@ def recover_triggers(
     fates = run_schedules_now(checking, operator)
     if schedules is None:
         checking.close()
-    log.info("schedules.recovered", corrected=len(corrections), **fates)
+    # Most starts find nothing to put in order: that is no news.
+    if corrections or any(fates.values()):
+        log.info("schedules.recovered", corrected=len(corrections), **fates)
     with database.connect("writer") as connection, connection.transaction():
         freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())
         watchers, cursors, seen = trigger_rows.watcher_counts(connection)
-    log.info("watchers.recovered", watchers=watchers, cursors=cursors, seen=seen, freed=freed)
+    if watchers:
+        log.info("watchers.recovered", watchers=watchers, cursors=cursors, seen=seen, freed=freed)
     return fates
 
 
