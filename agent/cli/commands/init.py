@@ -85,7 +85,9 @@ def init(
         terminal.print_line(f"created {path}")
     where = database.path or "the configured PostgreSQL"
     terminal.print_line(f"the database is ready: {where}")
-    enter = "" if user or directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    enter = (
+        "" if user or directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    )
     name = "hello -i name=you" if chosen is None else chosen.stem
     terminal.print_line(f"\ntry: {enter}agent run {name}\nor:  {enter}agent up")
 
