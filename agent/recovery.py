@@ -102,11 +102,14 @@ def recover_triggers(
     fates = run_schedules_now(schedule_pass, operator)
     if schedules is None:
         schedule_pass.close()
-    log.info("schedules.recovered", corrected=len(corrections), **fates)
+    # Most starts find nothing to put in order: that is no news for a terminal.
+    report = log.info if corrections or any(fates.values()) else log.debug
+    report("schedules.recovered", corrected=len(corrections), **fates)
     with database.connect("writer") as connection, connection.transaction():
         freed = trigger_rows.free_leases(connection, None if database.is_sqlite else clock.now())
         watchers, cursors, seen = trigger_rows.watcher_counts(connection)
-    log.info("watchers.recovered", watchers=watchers, cursors=cursors, seen=seen, freed=freed)
+    report = log.info if watchers else log.debug
+    report("watchers.recovered", watchers=watchers, cursors=cursors, seen=seen, freed=freed)
     return fates
 
 

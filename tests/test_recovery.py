@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent import recovery
 from agent.config.execution import EngineSettings
+from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND
 from agent.core.ids import idempotency_key, new_id, request_hash
 from agent.core.state_machine import CallStatus
@@ -333,6 +335,10 @@ def test_a_second_pass_finds_nothing(dying: Dying) -> None:
     before = dying.everything()
     assert dying.recover().is_empty
     assert dying.everything() == before
+    with capture_logs() as logged:
+        recovery.recover_triggers(dying.database, dying.clock, BudgetSettings())
+    levels = {entry["event"]: entry["log_level"] for entry in logged}
+    assert levels == {"schedules.recovered": "debug", "watchers.recovered": "debug"}, "no news"
 
 
 def test_an_unreadable_task_keeps_no_other_from_recovery(dying: Dying) -> None:

@@ -13,7 +13,8 @@ May import everything else; nothing imports it. Entry point: `main.main`. From t
 - `client` reaches an agent: by the local database, or over HTTP with `--server`.
 - `registry` has every command as data; `front_page` is the help that is made of it.
 - `example_files` and `schema_file`: the examples, and the schema of workflow files for editors.
-- `plain_values` keeps typer from loading pydantic for arguments that are plain text.
+- `plain_values` keeps typer from loading pydantic for arguments that are plain text; `help_lines` names the
+  values of options and arguments in the help.
 - `invocation` (global options), `options` (shared arguments), `inputs` (`key=value` and JSON),
   `private_files`, `errors` (messages and exit codes). `service`: the units that `agent service` installs.
 

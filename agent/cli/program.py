@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from agent.cli import front_page, invocation, plain_values, registry
+from agent.cli import front_page, help_lines, invocation, plain_values, registry
 from agent.cli.parameters import Argument, Option
 from agent.cli.usage_examples import EXAMPLES, lines
 
@@ -73,6 +73,7 @@ def _build(entry: registry.Command) -> Any:
         command.epilog = "\b\n" + "\n".join(["Examples:", *lines(examples)])
     for each in (command, *getattr(command, "commands", {}).values()):
         plain_values.keep(each)
+        help_lines.name_arguments(each)
     return command
 
 
@@ -98,7 +99,8 @@ def _typers_own(annotation: Any) -> Any:
     if isinstance(declared, Argument):
         return Annotated[annotation.__origin__, typer.Argument(**declared.details)]
     if isinstance(declared, Option):
-        own = typer.Option(*declared.names, **declared.details)
+        metavar = help_lines.metavar_of(annotation.__origin__, declared.names)
+        own = typer.Option(*declared.names, **{"metavar": metavar} | declared.details)
         return Annotated[annotation.__origin__, own]
     return annotation
 

@@ -13,7 +13,7 @@ TASKS: Final = "Tasks"
 CONTROL: Final = "Control tasks"
 QUESTIONS: Final = "Questions to people"
 TRIGGERS: Final = "Schedules and watchers"
-EXTERNAL: Final = "External workers"
+WORKERS: Final = "Workers"
 CHAT: Final = "Chat"
 MEMORY: Final = "Memory and state"
 ADMINISTRATION: Final = "Administration"
@@ -25,7 +25,7 @@ GROUPS: Final = (
     CONTROL,
     QUESTIONS,
     TRIGGERS,
-    EXTERNAL,
+    WORKERS,
     CHAT,
     MEMORY,
     ADMINISTRATION,
@@ -50,18 +50,16 @@ COMMANDS: Final = (
     Command("init", SET_UP, "init", "init", "Create a configuration, a first workflow and the database."),
     Command("up", SET_UP, "up", "up", "Start the agent."),
     Command("status", SET_UP, "status", "status", "Show the agent at a glance, and what needs you."),
+    Command("open", SET_UP, "dashboard", "open_dashboard", "Open the dashboard in a browser, signed in."),
     Command("reload", SET_UP, "reload", "reload", "Let the running agent apply its changed configuration."),
     Command("stop", SET_UP, "stop", "stop", "Stop the running agent, and wait until it has ended."),
-    Command("worker", SET_UP, "up", "worker", "Start one more worker, on PostgreSQL."),
-    Command("job", SET_UP, "job", "job", "Run the one job that TASK_SPEC_PATH names."),
     Command("service", SET_UP, "service", "app", "Run the agent as a service of systemd or launchd."),
     Command("config", SET_UP, "config", "app", "Print the settings in force, with their sources, or set one."),
     Command("doctor", SET_UP, "doctor", "doctor", "Check configuration, workflows, database and agent."),
+    Command("mcp", SET_UP, "mcp", "mcp", "Serve tools for MCP clients, such as coding agents."),
     Command("completion", SET_UP, "completion", "completion", "Print or install completion for bash, zsh or fish."),
     Command("help", SET_UP, "help", "help_", "Show this help, the help of a command, or the man page."),
     Command("version", SET_UP, "version", "version", "Print the versions of the program and of Python."),
-    Command("mcp", SET_UP, "mcp", "mcp", "Serve tools for MCP clients, such as coding agents."),
-    Command("open", SET_UP, "dashboard", "open_dashboard", "Open the dashboard in a browser, signed in."),
     Command("run", WORKFLOWS, "run", "run", "Start a workflow."),
     Command("validate", WORKFLOWS, "validate", "validate", "Check workflow files without running them."),
     Command("workflows", WORKFLOWS, "workflows", "app", "List, show and compare workflows."),
@@ -90,7 +88,9 @@ COMMANDS: Final = (
     Command("schedules", TRIGGERS, "schedules", "app", "List and control schedules."),
     Command("watchers", TRIGGERS, "watchers", "app", "List and control watchers."),
     Command("triggers", TRIGGERS, "triggers", "triggers", "List schedules and watchers."),
-    Command("queue", EXTERNAL, "queue", "app", "List queues, requeue dead letters, work on steps."),
+    Command("queue", WORKERS, "queue", "app", "List queues, requeue dead letters, work on steps."),
+    Command("worker", WORKERS, "up", "worker", "Start one more worker, on PostgreSQL."),
+    Command("job", WORKERS, "job", "job", "Run one job that an agent has submitted to a cluster."),
     Command("chat", CHAT, "chat", "chat", "Talk to the assistant and run the commands of chats."),
     Command("conversations", CHAT, "conversations", "app", "List, show and delete what is kept of conversations."),
     Command("pair", CHAT, "pairing", "pair", "Pair a chat account, so that it may use the agent."),

@@ -12,53 +12,153 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("agent up", "run tasks until Ctrl-C"),
         ("agent -c server.port=8421 up", "with another port, this time"),
     ),
-    "status": (("agent status --json", "for a script; exit code 3: not running"),),
+    "status": (
+        ("agent status", "what runs, and what needs you"),
+        ("agent status --json", "for a script; exit code 3: not running"),
+    ),
+    "open": (
+        ("agent open", "the dashboard in a browser"),
+        ("agent open --qr", "on a phone"),
+        ("agent open --scope read --print", "a link that shows and changes nothing"),
+    ),
+    "reload": (("agent reload", "after a change of config.toml"),),
     "stop": (("agent stop --now", "without waiting for running steps"),),
     "service": (
         ("agent service install", "start it at each login, and watch over it"),
         ("agent service install --print", "show the unit, and change nothing"),
+        ("agent service logs --follow", "what it writes, as it comes"),
+    ),
+    "doctor": (
+        ("agent doctor", "what is wrong, and what to do about it"),
+        ("agent doctor --deep", "check every record of the database, too"),
     ),
     "mcp": (
         ("claude mcp add agent -- agent mcp", "let Claude Code use this agent"),
         ("agent mcp --scope read", "tools that only read"),
-        ("agent mcp --allow-answers", "and the user of the client may answer questions"),
+        ("agent mcp --allow-answers", "let its user answer questions, too"),
     ),
     "top": (("agent top --once", "what runs at this moment"),),
     "config": (
-        ("agent config --changed", "what differs from the defaults, and where it was set"),
+        ("agent config --changed", "what differs from the defaults"),
         ("agent config engine.slots", "one value"),
         ("agent config set engine.slots 10", "change the file"),
     ),
     "run": (
         ("agent run hello -i name=you", "start a task and follow it"),
         ("agent run report.yaml --detach", "start it and return at once"),
+        ("agent run report --json", "for a script: one document at its end"),
     ),
-    "validate": (("agent validate workflows/*.yaml", "check files without running them"),),
-    "tasks": (("agent tasks --status failed", "what went wrong"),),
+    "validate": (
+        ("agent validate", "every workflow of the agent"),
+        ("agent validate report.yaml", "one file"),
+    ),
+    "workflows": (
+        ("agent workflows show backup", "its graph, inputs and versions"),
+        ("agent workflows compare backup 1 2", "what changed between two versions"),
+    ),
+    "examples": (
+        ("agent examples", "workflows to start from"),
+        ("agent examples backup", "print one of them"),
+    ),
+    "tasks": (
+        ("agent tasks --status failed", "what went wrong"),
+        ("agent tasks --waiting", "what waits for a person, a time or a signal"),
+        ("agent tasks --since 1d --search invoice", "those of a day with a word in them"),
+    ),
     "show": (
         ("agent show 2a493545", "a task, by the end of its id"),
-        ("agent show 2a493545 fetch", "one of its steps"),
+        ("agent show 2a493545 fetch", "one of its steps, with every attempt"),
+        ("agent show 2a493545 -o out.json", "its output, as a file"),
     ),
-    "logs": (("agent logs 2a493545 --follow", "what its steps write, as it comes"),),
-    "retry": (("agent retry 2a493545 --wait", "run what has not succeeded, and follow it"),),
+    "watch": (("agent watch 2a493545", "its steps as they run; Ctrl-C leaves it running"),),
+    "logs": (
+        ("agent logs 2a493545 --follow", "what its steps write, as it comes"),
+        ("agent logs 2a493545 fetch --tail 20", "the end of one step's log, with times: -t"),
+    ),
+    "events": (
+        ("agent events 2a493545", "what happened to a task"),
+        ("agent events --follow", "everything, from now on"),
+    ),
+    "budget": (
+        ("agent budget", "what models have cost today"),
+        ("agent budget 2a493545 --usd 5", "let a task spend more, and resume it"),
+    ),
+    "pause": (("agent pause 2a493545 --reason audit", "until `agent resume 2a493545`"),),
+    "retry": (
+        ("agent retry 2a493545 --wait", "run what has not succeeded, and follow it"),
+        ("agent retry 2a493545 --latest", "with the newest version of the workflow"),
+    ),
     "fork": (
         ("agent fork 2a493545 --from pay -i amount=20", "again from a step, with another input"),
     ),
-    "resolve": (("agent resolve 2a493545 pay --done", "it happened: continue after it"),),
-    "approve": (("agent approve 5b1d2e3f", "the step runs as shown"),),
+    "resolve": (
+        ("agent resolve 2a493545 pay --done", "it happened: continue after it"),
+        ("agent resolve 2a493545 pay --retry", "it did not happen: run it again"),
+    ),
+    "signal": (
+        ("agent signal 2a493545 signed", "without a value"),
+        ("agent signal 2a493545 signed yes", "with a text, or with JSON"),
+    ),
+    "approvals": (
+        ("agent approvals", "what waits for an answer"),
+        ("agent approvals 5b1d2e3f", "all that an answer covers"),
+    ),
+    "approve": (
+        ("agent approve 5b1d2e3f", "the step runs as shown"),
+        ("agent approve 5b1d2e3f --set with.amount=30", "with another value"),
+    ),
+    "deny": (("agent deny 5b1d2e3f --reason late", "the step fails with that reason"),),
     "answer": (("agent answer 5b1d2e3f blue", "a question that takes a value"),),
-    "schedules": (("agent schedules run backup", "now, in addition to its times"),),
+    "defer": (("agent defer 5b1d2e3f 2h", "ask me again in two hours"),),
+    "schedules": (
+        ("agent schedules show backup", "when it is due, and what became of it"),
+        ("agent schedules run backup", "now, in addition to its times"),
+        ("agent schedules pause backup --until 2d", "for two days"),
+    ),
+    "watchers": (
+        ("agent watchers check news", "what it would start; records nothing"),
+        ("agent watchers show news", "what became of its latest items"),
+    ),
     "queue": (
         ("agent queue work reviews -- ./review.sh", "run a command for each step of a queue"),
         ("agent queue dead --count", "dead letters, by queue and error"),
         ("agent queue requeue --all --error heartbeat_timeout", "put some of them back"),
     ),
-    "token": (("agent token create phone --scope read", "for a program or a device"),),
+    "chat": (("agent chat", "type a sentence, or /help"),),
+    "conversations": (("agent conversations show telegram:12345", "what was said"),),
+    "pair": (
+        ("agent pair K7QM-2XWD", "with the code that the bot sent"),
+        ("agent pair K7QM-2XWD --scope read", "the account may only look"),
+    ),
+    "pairings": (("agent pairings remove telegram:12345", "it may no longer use the agent"),),
+    "memory": (
+        ("agent memory search train", "what agents know of it"),
+        ('agent memory add "The bins go out on Monday" --scope personal', "tell them"),
+        ("agent memory forget 12", "so that no agent finds it again"),
+    ),
+    "state": (
+        ("agent state show last_price -w price-watch", "a value, and what wrote it"),
+        ("agent state set limit 20 --shared", "for all workflows"),
+    ),
+    "secrets": (("agent secrets --check", "read each, and show none"),),
+    "db": (
+        ("agent db backup monday.db", "a copy, while the agent runs"),
+        ("agent db restore monday.db", "put it back; everything is paused then"),
+        ("agent db prune --days 90", "remove tasks that ended long ago"),
+    ),
+    "token": (
+        ("agent token create phone --scope read", "for a program or a device"),
+        ("agent token revoke phone", "it is refused from now on"),
+    ),
     "completion": (
         ("source <(agent completion bash)", "for this shell"),
         ("agent completion zsh --install", "for every new shell"),
     ),
     "schema": (("agent schema --install", "let editors check and complete workflow files"),),
+    "help": (
+        ("agent help run", "options and examples of a command"),
+        ("agent help --man | man -l -", "everything, as a man page"),
+    ),
 }
 """By command: what to type, and what it does."""
 

@@ -39,6 +39,9 @@ _BOUNDS = {
     "less_than_equal": ("at most", "le"),
 }
 
+_ABOUT_KEYS = ("missing", "extra_forbidden")
+"""Errors about a key, whatever its value will be. In a union they are not certain: another branch may fit."""
+
 _MOST_SUGGESTIONS = 100
 """Suggestions in one check: finding similar words takes time, and people read the first few."""
 
@@ -87,14 +90,15 @@ def faults(
         is_key = detail["loc"][-1:] == ("[key]",)
         location = detail["loc"][:-1] if is_key else detail["loc"]
         path, reached = _located(value, location, is_missing=detail["type"] == "missing")
-        if may_have_templates and path and has_templates(reached):
+        is_certain = detail["type"] in _ABOUT_KEYS and len(path) == len(location)
+        if may_have_templates and path and has_templates(reached) and not is_certain:
             continue
         # A union reports once per branch: the first is enough for one path.
-        if path in seen and detail["type"] not in ("missing", "extra_forbidden"):
+        if path in seen and detail["type"] not in _ABOUT_KEYS:
             continue
         seen.add(path)
         message, hint = _message(detail, model, reached, may_suggest=len(seen) <= _MOST_SUGGESTIONS)
-        is_of_value = not is_key and detail["type"] not in ("missing", "extra_forbidden")
+        is_of_value = not is_key and detail["type"] not in _ABOUT_KEYS
         yield ModelFault(path, message, hint, is_of_value)
 
 

@@ -113,6 +113,7 @@ def test_scripts_are_printed_and_installed(
     (written,) = [path for path in home.rglob("*") if path.is_file()]
     assert written.read_text() == script
     assert str(written) in said
+    assert (f"fpath+=({written.parent})" in said) == (shell == "zsh")
     assert "use bash, zsh or fish" in cli("completion", "tcsh", code=2).err
 
 
@@ -213,6 +214,28 @@ zle -N write_line && bindkey '^X' write_line && bindkey '^I' complete-word
         shell.wait()
         os.close(master)
     assert _lines(written) == list(lines.values())
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_describes_what_has_a_description(agent: Cli, on_path: dict[str, str]) -> None:
+    """A workflow has one; a status is its own. Names come before files."""
+    story = f"""
+compdef() {{ : }}
+{SCRIPTS["zsh"]}
+_describe() {{ print -l -- $values }}
+_files() {{ print -- files }}
+words=(agent run "") CURRENT=3; _agent
+words=(agent tasks --status s) CURRENT=4; _agent
+"""
+    done = subprocess.run(
+        ["zsh", "-f", "-c", story],
+        cwd=agent.directory,
+        env=on_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["hello:A greeting.", "files", "succeeded"]
 
 
 def _has_lines(path: Path, count: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cli import front_page, registry
 from agent.cli.program import program
-from agent.cli.usage_examples import EXAMPLES
+from agent.cli.usage_examples import EXAMPLES, lines
 from tests.support.cli import COMMANDS, ROOT, Cli
 
 HEAVY = [
@@ -53,13 +53,24 @@ def test_help_names_every_command(cli: Cli) -> None:
         ), command
 
 
-@pytest.mark.parametrize(
-    "group",
-    [["workflows"], ["schedules"], ["watchers"], ["pairings"], ["db"], ["token"]],
-)
-def test_lists_of_commands_cut_nothing_off(cli: Cli, group: list[str]) -> None:
-    """What each command does fits on its line."""
-    assert "..." not in cli(*group, "--help").out.split("Commands:")[1]
+def test_lists_of_commands_cut_nothing_off(cli: Cli) -> None:
+    """What each command of a group does fits on its line."""
+    groups = [name for name, command in program().commands.items() if hasattr(command, "commands")]
+    assert "db" in groups and "schedules" in groups
+    for group in groups:
+        listed = cli(group, "--help").out.split("Commands:")[1].split("Examples:")[0]
+        assert "..." not in listed, listed
+
+
+def test_values_have_names_of_their_own(cli: Cli) -> None:
+    """`TASK` and `--limit N`, not the types of typer; optional arguments are in brackets."""
+    assert "agent show [OPTIONS] TASK [STEP]\n" in cli("show", "--help").out
+    assert "agent validate [OPTIONS] [FILE...]\n" in cli("validate", "--help").out
+    assert re.search(r"-n, --limit N +The maximum", cli("tasks", "--help").out)
+    for command in program().commands.values():
+        for each in _all_commands(command):
+            text = each.get_help(each.make_context(each.name, [], resilient_parsing=True))
+            assert not re.search(r"<[a-z]+", text), text
 
 
 def test_the_version_is_an_option_too(cli: Cli) -> None:
@@ -176,6 +187,15 @@ def test_examples_are_of_commands_that_exist() -> None:
             known = {option for each in _all_commands(commands[name]) for option in _names(each)}
             options = re.findall(r"(?<= )--[a-z-]+", line)
             assert set(options) <= known, line
+
+
+def test_every_command_has_an_example() -> None:
+    """Except those that take nothing; an example and what it does fit on a line each."""
+    plain = {"version", "job", "worker", "triggers", "resume", "cancel", "artifact"}
+    assert {entry.name for entry in registry.COMMANDS} - plain == set(EXAMPLES)
+    for examples in EXAMPLES.values():
+        # The help indents them by two more.
+        assert max(map(len, lines(examples))) <= 78
 
 
 def _all_commands(command: Any) -> list[Any]:

@@ -1247,7 +1247,7 @@ MUTANTS: Final = (
         "what a step prints is mixed with that of others",
         "the output of one step appears in the log of another one",
         "agent/steps/attempt/captured_output.py",
-        "        _current.reset(token)\n",
+        "        _current.reset(self._token)\n",
         "",
     ),
     Mutant(

@@ -29,16 +29,20 @@ _ZSH = """\
 #compdef agent
 # Completion of `agent` for zsh.
 _agent() {
-    local line
+    local line takes_files found=1
     local -a values
     for line in "${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
         if [[ $line == ":files" ]]; then
-            _files
-        elif [[ -n $line ]]; then
+            takes_files=1
+        elif [[ $line == *$'\\t'?* ]]; then
             values+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+        elif [[ -n $line ]]; then
+            values+=("${${line%%$'\\t'*}//:/\\\\:}")
         fi
     done
-    (( $#values )) && _describe -V agent values
+    (( $#values )) && _describe -V agent values && found=0
+    [[ -n $takes_files ]] && _files && found=0
+    return found
 }
 if [[ ${funcstack[1]} == _agent ]]; then _agent "$@"; else compdef _agent agent; fi
 """
@@ -87,9 +91,9 @@ def completion(
     if shell == "bash":
         terminal.print_line("it needs the package bash-completion")
     if shell == "zsh":
-        terminal.print_line(
-            f"add to ~/.zshrc, before compinit, unless it is there: fpath+=({path.parent})"
-        )
+        terminal.print_line("~/.zshrc needs these two lines, unless it has them:")
+        terminal.print_line(f"  fpath+=({path.parent})")
+        terminal.print_line("  autoload -Uz compinit && compinit")
 
 
 def _place(shell: str) -> Path:

@@ -82,7 +82,10 @@ def forget(
     is_sure: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete every entry of a conversation; the tasks that answered stay."""
+    """Delete every entry of a conversation.
+
+    The tasks that answered stay.
+    """
     import sys
 
     from agent.cli.errors import CommandError

@@ -72,7 +72,12 @@ def backup(
 def prune(
     days: Annotated[
         float | None,
-        Option("--days", min=0, help="Tasks that ended more days ago (default: retention_days)."),
+        Option(
+            "--days",
+            metavar="DAYS",
+            min=0,
+            help="Tasks that ended more days ago (default: engine.retention_days).",
+        ),
     ] = None,
     *,
     vacuum: Annotated[

@@ -96,8 +96,9 @@ def _again(task_id: str | None) -> str:
 
 def _line(event: dict[str, Any], *, is_one_task: bool) -> str:
     from agent.cli.output import terminal
+    from agent.cli.output.log_text import local_time
 
-    parts = [event["at"]]
+    parts = [local_time(event["at"])]
     if not is_one_task:
         parts.append(terminal.short(event["task"]) or "-" * terminal.SHORT_ID)
     parts.append(f"{event['type']:<20}")

@@ -1,6 +1,7 @@
 """`agent init`: creates the files and the database of an agent."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -84,7 +85,9 @@ def init(
         terminal.print_line(f"created {path}")
     where = database.path or "the configured PostgreSQL"
     terminal.print_line(f"the database is ready: {where}")
-    enter = "" if user or directory.resolve() == Path.cwd() else f"cd {directory} && "
+    enter = (
+        "" if user or directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    )
     name = "hello -i name=you" if chosen is None else chosen.stem
     terminal.print_line(f"\ntry: {enter}agent run {name}\nor:  {enter}agent up")
 
@@ -150,4 +153,4 @@ def _write(path: Path, text: str, created: list[str]) -> None:
         # The next `agent init` would keep an incomplete file.
         path.unlink()
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
-    created.append(str(path))
+    created.append(str(path.absolute()))

@@ -7,7 +7,11 @@ from agent.cli.errors import CommandError
 
 
 def job() -> None:
-    """Run the one job that TASK_SPEC_PATH names."""
+    """Run one job that an agent has submitted to a cluster.
+
+    The variable TASK_SPEC_PATH holds the address of its specification. Only the command of
+    `[executors.job]` needs this.
+    """
     from agent import bootstrap
     from agent.core.logging import configure
     from agent.steps.executors.command_launcher import SPEC_VARIABLE

@@ -97,7 +97,10 @@ def add(
 
 @app.command("forget")
 def forget(memory: IdArgument, *, as_json: JsonOption = False) -> None:
-    """Forget a memory: no agent finds it again, and `agent db prune` deletes it."""
+    """Forget a memory: no agent finds it again.
+
+    `agent db prune` deletes it.
+    """
     from agent.cli.output import terminal
 
     with session.client() as client:

@@ -33,7 +33,7 @@ def _by_default(context: typer.Context, *, as_json: JsonOption = False) -> None:
 
 @app.command("list")
 def list_queues(*, as_json: JsonOption = False) -> None:
-    """List queues: what waits, for how long, who works, and dead letters."""
+    """List queues: what waits, who works, and dead letters."""
     from agent.cli.output import terminal
 
     with session.client() as client:
@@ -60,9 +60,9 @@ def dead(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List dead letters: steps that failed with all their attempts used up.
+    """List dead letters: steps that failed for good.
 
-    `agent queue requeue` puts them back.
+    All their attempts are used up. `agent queue requeue` puts them back.
     """
     from agent.cli.output import terminal
 

@@ -29,16 +29,21 @@ def install(
     name: NameOption = "agent",
     memory_mb: Annotated[
         int,
-        Option("--memory-mb", min=128, help="The most memory, of steps' commands included."),
+        Option(
+            "--memory-mb",
+            metavar="MB",
+            min=128,
+            help="The most memory, of steps' commands included.",
+        ),
     ] = 2048,
     start: Annotated[
         bool, Option("--start/--no-start", help="Also start it now; or only at login.")
     ] = True,
     show: Annotated[bool, Option("--print", help="Print the file and change nothing.")] = False,
 ) -> None:
-    """Install the agent as a service, start it, and start it at each login.
+    """Install the agent as a service that starts at each login.
 
-    It runs with the configuration of this directory. Install again to change it.
+    It is started now, too. It runs with the configuration of this directory. Install again to change it.
     """
     from agent.cli.output import terminal
     from agent.cli.service import definition
@@ -103,7 +108,10 @@ def logs(
 
 @app.command("uninstall")
 def uninstall(*, name: NameOption = "agent") -> None:
-    """Stop the service and remove its file; tasks and configuration stay."""
+    """Stop the service and remove its file.
+
+    Tasks and configuration stay.
+    """
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
 

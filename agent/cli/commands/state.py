@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode=None, help="List and change the values that o
 
 NameArgument = Annotated[str, Argument(metavar="NAME", help="The value's name.")]
 WorkflowOption = Annotated[
-    str | None, Option("--workflow", "-w", metavar="W", help="A value of this workflow.")
+    str | None, Option("--workflow", "-w", metavar="WORKFLOW", help="A value of this workflow.")
 ]
 SharedOption = Annotated[bool, Option("--shared", help="A value that all workflows share.")]
 VersionOption = Annotated[

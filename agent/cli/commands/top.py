@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 def top(
     *,
     interval: Annotated[
-        float, Option("--interval", "-i", min=0.1, max=3600, help="Seconds between updates.")
+        float,
+        Option(
+            "--interval", "-i", metavar="SECONDS", min=0.1, max=3600, help="Time between updates."
+        ),
     ] = 2.0,
     once: Annotated[bool, Option("--once", help="Print it once and end.")] = False,
     as_json: JsonOption = False,

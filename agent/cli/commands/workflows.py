@@ -83,8 +83,8 @@ def show(
 @app.command("compare")
 def compare(
     name: NameArgument,
-    old: Annotated[int, Argument(metavar="OLD", min=1)],
-    new: Annotated[int, Argument(metavar="NEW", min=1)],
+    old: Annotated[int, Argument(metavar="OLD", min=1, help="The number of a version.")],
+    new: Annotated[int, Argument(metavar="NEW", min=1, help="That of another one.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

@@ -19,7 +19,7 @@ def text_of(pieces: Sequence[Piece], *, has_steps: bool, has_times: bool) -> str
     for (step, attempt, stream, *times), run in groupby(pieces, led_by):
         # One text for a run of pieces: most pieces are one line.
         text = terminal.harmless("\n".join([piece["text"].rstrip("\n") for piece in run]))
-        lead = "".join(_time(at) for at in times)
+        lead = "".join(f"{local_time(at)}  " for at in times)
         if has_steps:
             lead += _step(step, attempt)
         if lead:
@@ -46,8 +46,9 @@ def line_count(pieces: Sequence[Piece]) -> int:
     return sum(piece["text"].rstrip("\n").count("\n") + 1 for piece in pieces)
 
 
-def _time(instant: str) -> str:
-    return f"{_local_second(instant[:19])}{instant[19:23]}  "
+def local_time(instant: str) -> str:
+    """Return an ISO instant in local time: `2026-11-18 05:31:15.250`."""
+    return f"{_local_second(instant[:19])}{instant[19:23]}"
 
 
 @lru_cache(maxsize=256)

@@ -34,8 +34,17 @@ def print_question(document: dict[str, Any], *, clips: bool = False) -> bool:
     is_shown = {"choices", "schema"} if clips else set()
     for name in ("choices", "schema", "editable", "who", "expires_at", "renews"):
         if document[name] and name not in is_shown:
-            print_line(f"{name.replace('_', ' ')}: {terminal.one_line(document[name], 200)}")
+            print_line(f"{name.removesuffix('_at')}: {_detail(name, document[name])}")
     return is_whole
+
+
+def _detail(name: str, value: Any) -> str:
+    if name == "expires_at":
+        left = terminal.seconds_until(value)
+        in_time = f", in {terminal.duration(left)}" if left else ""
+        return f"{terminal.moment(value)}{in_time}"
+    is_words = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return terminal.one_line(", ".join(value) if is_words else value, 200)
 
 
 def print_request(document: dict[str, Any], *, clips: bool = False) -> bool:

@@ -124,7 +124,7 @@ class _StepView:
             return
         print_line("  log:", "bold")
         if len(lines) > MAX_LOG_LINES or attempt["log_clipped"]:
-            command = f"logs {short(self._document['task'])} --step {self._document['step']}"
+            command = f"logs {short(self._document['task'])} {_quoted(self._document['step'])}"
             left = max(len(lines) - MAX_LOG_LINES, 0)
             more = f"{left:,} earlier lines" if not attempt["log_clipped"] else "earlier lines"
             print_line(f"    … {more}: {invocation.program()} {command}", "dim")
@@ -154,8 +154,7 @@ class _StepView:
         left = (document["parallel_count"] or 0) - len(shown)
         if left > 0:
             print_line(f"… {left:,} more")
-        name = shown[0]["name"]
-        command = f"show {short(document['task'])} '{name}'"
+        command = f"show {short(document['task'])} {_quoted(shown[0]['name'])}"
         print_line(f"  {invocation.program()} {command}   shows one of them")
 
     def print_end(self) -> None:
@@ -164,7 +163,8 @@ class _StepView:
             print_line("")
             print_line(f"total: {transcript.used(document['usage'])}")
         if self._is_cut:
-            of = f"{invocation.program()} show {short(document['task'])} {document['step']}"
+            step = _quoted(document["step"])
+            of = f"{invocation.program()} show {short(document['task'])} {step}"
             print_line("")
             print_line(f"Long values are cut: {of} --json has all of them,", "dim")
             print_line(f"  {of} --output FILE writes the output to a file", "dim")
@@ -192,6 +192,11 @@ class _StepView:
             return text
         self._is_cut = True
         return f"{text[:MAX_VALUE]}… ({len(text):,} characters)"
+
+
+def _quoted(step: str) -> str:
+    """Return a step's name as a word of a shell: the brackets of an item are a pattern there."""
+    return f"'{step}'" if "[" in step else step
 
 
 def _shown_status(attempt: dict[str, Any]) -> str:
@@ -223,7 +228,14 @@ def _wait(wait: dict[str, Any]) -> str:
     on = wait["on"] or {}
     if "approval" in on or "items" in on:
         return ""
-    line = f"{terminal.clock_time(wait['since'])} {wait_view.waiting(on)}"
+    child = on.get("child")
+    # The record of the wait was written before the child had an id.
+    words = (
+        f"waits for a child task of {child['workflow']}"
+        if isinstance(child, dict)
+        else wait_view.waiting(on)
+    )
+    line = f"{terminal.clock_time(wait['since'])} {words}"
     if wait["until"]:
         line += f"; woken at {terminal.moment(wait['until'])}"
     return f"{line}: {terminal.one_line(wait['result'], 100)}" if wait["result"] else line

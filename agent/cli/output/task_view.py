@@ -212,11 +212,13 @@ def _print_origins(document: dict[str, Any]) -> None:
 
 def version_lines(document: dict[str, Any], steps: list[str]) -> list[str]:
     """Return what has changed since the version of a task was recorded, for some of its steps."""
-    lines = [
-        f"the code of step {step} has changed since this task's version was recorded"
-        for step in document["changed_code"]
-        if step in steps
-    ]
+    changed = [step for step in document["changed_code"] if step in steps]
+    lines = []
+    if changed:
+        noun = "step" if len(changed) == 1 else "steps"
+        lines = [
+            f"the code of {noun} {', '.join(changed)} has changed since this task's version was recorded"
+        ]
     newest = document["latest_version"]
     if newest is not None and newest > document["version"]:
         lines.append(f"version {newest} of {document['workflow']} is newer")

@@ -57,7 +57,7 @@ def _headline(load: dict[str, Any]) -> str:
     bar = "█" * filled + "·" * (_BAR - filled)
     workers = len(load["workers"])
     noun = "worker" if workers == 1 else "workers"
-    return f"{workers} {noun}  slots {bar} {taken}/{total}  {load['at']}"
+    return f"{workers} {noun}  slots {bar} {taken}/{total}  {terminal.moment(load['at'])}"
 
 
 def _queue(load: dict[str, Any]) -> str:
@@ -84,9 +84,9 @@ def _tasks(now: Sample, before: Sample | None) -> str:
 
 
 def _spend(day: dict[str, Any]) -> str:
-    limit = "" if day["usd_limit"] is None else f" of {day['usd_limit']:.2f}"
+    limit = "" if day["usd_limit"] is None else f" of ${day['usd_limit']:.2f}"
     return (
-        f"today: {day['usd']:.4f}{limit} usd, {day['tokens']:,} tokens,"
+        f"today: ${day['usd']:.4f}{limit}, {day['tokens']:,} tokens,"
         f" {terminal.duration(day['seconds'])} in models"
     )
 

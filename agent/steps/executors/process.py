@@ -58,7 +58,7 @@ class PythonExecution:
         """Call the function in the process; as one journaled call with `effect: once`."""
         assert self._process is not None
         context.note_executor({"executor": "process", "process": self._process.id})
-        if config.effect is None:
+        if config.effect != "once":
             try:
                 return Succeeded(await self._call(config, context))
             except ProcessDiedError as death:

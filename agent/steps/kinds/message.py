@@ -227,8 +227,8 @@ async def _operators(context: StepContext, messenger: Messenger) -> list[str]:
         if not names:
             raise _refused(
                 "no_recipient",
-                "operator stands for no one: write to the bot and confirm with `agent pair CODE`, or"
-                " set operator in [notify] of the configuration",
+                "there is no recipient: `operator` means paired chat accounts (write to the bot, then"
+                " `agent pair CODE`) or what operator in [notify] of the configuration names",
             )
         return names
 

@@ -20,7 +20,7 @@ async def run(config: PythonConfig, context: StepContext) -> Outcome:
     """Call the function; as one journaled call with `effect: once`."""
     function = await load(config.call, context)
     function.check(config.call, frozenset(config.with_))
-    if config.effect is None:
+    if config.effect != "once":
         return Succeeded(await start(function, config.with_, context))
     request = context.request(
         "python", {"call": config.call, "with": config.with_}, on_unknown="ask"

@@ -21,7 +21,7 @@ async def run(config: WorkerConfig, context: StepContext) -> Outcome:
     """Offer the work, unless its result is on record."""
     step = context.attempt_input.step
     intent: Intent | None = None
-    if config.effect is not None or step.set_state:
+    if config.effect == "once" or step.set_state:
         answer = await context.calls.offer(_request(config, context))
         if isinstance(answer, CallAnswer):
             return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
@@ -37,14 +37,14 @@ async def run(config: WorkerConfig, context: StepContext) -> Outcome:
         config.start_within,
         step.timeout_seconds,
         intent,
-        is_effect=config.effect is not None,
+        is_effect=config.effect == "once",
         large=large,
     )
     return Waiting(offered)
 
 
 def _request(config: WorkerConfig, context: StepContext) -> Request:
-    is_effect = config.effect is not None
+    is_effect = config.effect == "once"
     step = context.attempt_input.step
     return Request(
         f"worker.{config.queue}",

@@ -121,8 +121,9 @@ class ToolConfig(_Keys):
     )
     max_calls: Count | None = Field(default=None, ge=1)
     timeout: Seconds | None = None
-    effect: Literal["none"] | None = Field(
-        default=None, description="none: it only reads, and may be repeated"
+    effect: Literal["none", "once"] | None = Field(
+        default=None,
+        description="none: it only reads, and may be repeated; once (the default): it is an effect",
     )
     on_unknown: Literal["retry", "ask", "fail"] | None = None
 

@@ -114,9 +114,10 @@ class PythonConfig(_Config):
         examples=["my_steps:check"],
     )
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    effect: Literal["once"] | None = Field(
+    effect: Literal["none", "once"] | None = Field(
         default=None,
-        description="once: the function is an effect, and is repeated only after a person was asked",
+        description="once: the function is an effect, and is repeated only after a person was asked;"
+        " none (the default): it may be repeated",
     )
 
 
@@ -132,8 +133,10 @@ class ShellConfig(_Config):
     )
     cwd: str | None = None
     stdin: Text | None = None
-    effect: Literal["none"] | None = Field(
-        default=None, description="none: the command only reads, and may be repeated"
+    effect: Literal["none", "once"] | None = Field(
+        default=None,
+        description="none: the command only reads, and may be repeated; once (the default): it is an"
+        " effect",
     )
     retry_exit_codes: list[ExitCode] = Field(
         default_factory=list,
@@ -167,6 +170,30 @@ class Reconciliation(_Config):
     applied: str = Field(min_length=1, description="an expression over response.status and .body")
 
 
+def status_ranges(expect: int | str | list[int | str] | None) -> list[tuple[int, int]]:
+    """Parse `expect`: 204, "2xx", "200-299" or a list of these; the default is 2xx."""
+    if expect is None:
+        return [(200, 299)]
+    ranges = []
+    for part in expect if isinstance(expect, list) else [expect]:
+        text = str(part).strip().lower()
+        match = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", text)
+        if re.fullmatch(r"[1-5]xx", text):
+            ranges.append((int(text[0]) * 100, int(text[0]) * 100 + 99))
+        elif match is not None:
+            ranges.append((int(match[1]), int(match[2] or match[1])))
+        else:
+            raise ValueError(f"{part!r} is not a status such as 204, 2xx or 200-299")
+    return ranges
+
+
+def _checked_statuses(
+    expect: int | str | list[int | str] | None,
+) -> int | str | list[int | str] | None:
+    status_ranges(expect)
+    return expect
+
+
 class HttpConfig(_Config):
     """`http`: one request."""
 
@@ -180,7 +207,7 @@ class HttpConfig(_Config):
     params: dict[str, list[Text] | Text] = Field(default_factory=dict)
     json_: Any = Field(default=None, alias="json")
     data: dict[str, Text] | str | None = None
-    expect: int | str | list[int | str] | None = None
+    expect: Annotated[int | str | list[int | str] | None, AfterValidator(_checked_statuses)] = None
     idempotent: bool = False
     reconcile: Reconciliation | None = None
 
@@ -202,28 +229,10 @@ class HttpConfig(_Config):
             raise ValueError("give json or data, not both")
         if self.method in ("get", "head") and (self.json_ is not None or self.data is not None):
             raise ValueError(f"{self.method} takes no body: put values into params")
-        status_ranges(self.expect)
         return self
 
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
-
-
-def status_ranges(expect: int | str | list[int | str] | None) -> list[tuple[int, int]]:
-    """Parse `expect`: 204, "2xx", "200-299" or a list of these; the default is 2xx."""
-    if expect is None:
-        return [(200, 299)]
-    ranges = []
-    for part in expect if isinstance(expect, list) else [expect]:
-        text = str(part).strip().lower()
-        match = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?", text)
-        if re.fullmatch(r"[1-5]xx", text):
-            ranges.append((int(text[0]) * 100, int(text[0]) * 100 + 99))
-        elif match is not None:
-            ranges.append((int(match[1]), int(match[2] or match[1])))
-        else:
-            raise ValueError(f"expect: {part!r} is not a status such as 204, 2xx or 200-299")
-    return ranges
 
 
 class LlmConfig(_Config):

@@ -27,9 +27,10 @@ class WorkerConfig(BaseModel):
     start_within: Seconds = Field(
         default=300.0, description="how long a worker that has claimed it may take to begin"
     )
-    effect: Literal["once"] | None = Field(
+    effect: Literal["none", "once"] | None = Field(
         default=None,
-        description="once: the work is an effect, and is repeated only after a person was asked",
+        description="once: the work is an effect, and is repeated only after a person was asked;"
+        " none (the default): it may be repeated",
     )
 
     @model_validator(mode="after")

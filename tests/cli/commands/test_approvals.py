@@ -1,6 +1,7 @@
 """Approvals on the command line: what waits, how it is answered, and what is refused."""
 
 import getpass
+import re
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ steps:
     input: {message: What is it for?, choices: [rent, food]}
   pay:
     depends_on: [purpose]
-    approval: {message: "Pay {{ inputs.amount }} for {{ steps.purpose.output.value }}?", editable: [argv]}
+    approval: {message: "Pay {{ inputs.amount }} for {{ steps.purpose.output.value }}?", editable: [argv], expires: 2d}
     shell: {argv: [echo, "{{ inputs.amount }}"], effect: none}
 output: "{{ steps.pay.output.stdout.strip() }}"
 """
@@ -52,6 +53,9 @@ def test_questions_are_answered_one_after_the_other(cli: Cli, waiting: dict[str,
     with cli.daemon():
         second = cli.wait_for(lambda: cli("approvals", "--json").json)[0]
         assert second["message"] == "Pay 12 for food?"
+        details = cli("approvals", second["id"]).out
+        assert "\neditable: argv\n" in details
+        assert re.search(r"\nexpires: \d{4}-\d\d-\d\d \d\d:\d\d, in 47 h \d\d min\n", details)
         assert second["request"]["config"]["argv"] == ["echo", 12]
         approval = second["id"]
         cli("approve", approval, "--set", "effect=1", code=2)

@@ -35,6 +35,15 @@ def test_an_example_comes_with_what_it_needs(cli: Cli) -> None:
     cli("validate")
 
 
+def test_files_are_named_in_full_and_the_next_command_can_be_pasted(cli: Cli) -> None:
+    """Also where the directory was given relative to the current one, or has a space in its name."""
+    shown = cli("init", "my agent").out
+    created = [line.removeprefix("created ") for line in shown.splitlines() if "created" in line]
+    assert created[0] == str(cli.directory / "my agent" / "config.toml")
+    assert all(Path(path).is_absolute() for path in created)
+    assert "try: cd 'my agent' && agent run hello" in shown
+
+
 def test_every_example_is_complete() -> None:
     """Each names files that exist, and its description is a line for the list."""
     for name, path in example_files.names().items():

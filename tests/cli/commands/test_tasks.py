@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from agent.cli.output.log_text import local_time
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 
 HELLO = "name: hello\ninputs: {word: {type: string, default: hi}}\nsteps: {say: {shell: {argv: [echo, '{{ inputs.word }}'], effect: none}}}\n"
@@ -61,6 +62,14 @@ def test_filters_and_search(place: Cli) -> None:
 def test_mistakes_are_errors(place: Cli, arguments: list[str], code: int, hint: str) -> None:
     """An empty list would look like an answer."""
     assert hint in place("tasks", *arguments, code=code).err
+
+
+def test_events_have_local_times(place: Cli) -> None:
+    """As logs have them; documents have UTC."""
+    first, *_ = place("events", "--from-start").out.splitlines()
+    document = place("events", "--from-start", "--json").json["events"][0]
+    assert first.startswith(f"{local_time(document['at'])}  ")
+    assert document["at"].endswith("Z") and "Z" not in first
 
 
 @pytest.mark.parametrize("command", [["tasks"], ["tasks", "--json"], ["events"]])

@@ -1,5 +1,8 @@
 """`agent show TASK STEP`: each attempt, whatever the kind of the step."""
 
+import re
+import shlex
+
 from tests.support.cli import Cli
 
 WORKFLOW = """
@@ -11,6 +14,12 @@ steps:
     python: {call: "loud_steps:speak", with: {text: "{{ inputs.who }} {{ today | length }}"}}
   big: {depends_on: [loud], shell: {script: "yes x | head -c 9000", effect: none}}
   items: {foreach: [1, 2], python: {call: "json:dumps", with: {obj: "{{ item }}"}}}
+  child: {workflow: {name: quiet}}
+"""
+LONG = """
+name: long
+steps:
+  items: {foreach: [1, 2], python: {call: "loud_steps:count", with: {lines: "{{ item * 30 }}"}}}
 """
 STEPS = """
 def speak(text, ctx):
@@ -18,13 +27,21 @@ def speak(text, ctx):
     if ctx.attempt == 1:
         raise ValueError("not yet")
     return text
+
+
+def count(lines):
+    for line in range(lines):
+        print("line", line)
 """
+QUIET = "name: quiet\nsteps: {rest: {wait: 1ms}}\n"
 
 
 def test_each_attempt_is_shown(cli: Cli) -> None:
     """Configuration, log, traceback and error of one attempt; output of the other; large values cut."""
     cli.write("loud_steps.py", STEPS)
     cli.write("inspected.yaml", WORKFLOW)
+    (cli.directory / "workflows").mkdir(exist_ok=True)
+    (cli.directory / "workflows" / "quiet.yaml").write_text(QUIET)
     task = cli("run", "inspected.yaml", "--wait", "--json").json["id"]
     shown = cli("show", task, "loud").out
     assert "attempt 1 of 2: failed" in shown and "attempt 2 of 2: succeeded" in shown
@@ -40,4 +57,18 @@ def test_each_attempt_is_shown(cli: Cli) -> None:
     group = cli("show", task, "items").out
     assert "items[0]" in group and "items[1]" in group
     assert "item: 2" in cli("show", task, "items[1]").out
+    assert "waits for a child task of quiet" in cli("show", task, "child").out
     cli("show", task, "items[9]", code=3)
+
+
+def test_a_long_log_is_cut_and_the_command_for_the_rest_works(cli: Cli) -> None:
+    """The command that is shown prints the whole log; an item is one word of a shell."""
+    cli.write("loud_steps.py", STEPS)
+    cli.write("long.yaml", LONG)
+    task = cli("run", "long.yaml", "--wait", "--json").json["id"]
+    shown = cli("show", task, "items[1]").out
+    assert "line 59" in shown and "line 5\n" not in shown
+    hint = re.search(r"earlier lines: agent (.*)", shown)
+    assert hint is not None
+    whole = cli(*shlex.split(hint[1])).out
+    assert whole.count("line ") == 60

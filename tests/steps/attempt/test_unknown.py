@@ -255,6 +255,17 @@ def test_a_function_declared_once_is_one_call(is_async: bool) -> None:
     run(main())
 
 
+def test_a_function_declared_without_effect_is_no_call() -> None:
+    """`effect: none` is the default: nothing is recorded before the function runs."""
+
+    async def main() -> None:
+        trial = python(lambda: "read", config={"effect": "none"})
+        assert await trial.attempt() == Succeeded("read")
+        assert trial.journal.intents == []
+
+    run(main())
+
+
 def test_an_effect_in_a_thread_that_overruns_is_known_once_it_returns() -> None:
     """The attempt waits for the thread, and an effect that certainly happened is not unknown."""
     may_end = threading.Event()

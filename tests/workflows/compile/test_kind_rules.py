@@ -10,7 +10,13 @@ BAD: list[tuple[str, str, str]] = [
     ("shell: echo hello", "shell", "as in shell: {argv: [echo, hello]}"),
     ("shell: {argv: git commit -m}", "shell.argv", 'as in argv: [git, commit, "-m"]'),
     ("shell: {script: 'echo {{ inputs.x }}'}", "shell.script", "give the value by env"),
-    ("shell: {argv: [a], effect: some}", "shell.effect", 'must be none, and is "some"'),
+    ("shell: {argv: [a], effect: some}", "shell.effect", '"some" is not one of none, once'),
+    ("http: {url: '{{ inputs.x }}'}", "http.url", "there is no key 'url' here; there are get"),
+    ("shell: {argc: '{{ inputs.x }}'}", "shell.argc", "did you mean 'argv'?"),
+    ("python: {with: {n: '{{ inputs.x }}'}}", "python.call", "'call' is missing"),
+    ("http: {post: 'https://x', reconcile: {get: 'https://x', aplied: '{{ inputs.x }}'}}",
+     "http.reconcile.aplied", "did you mean 'applied'?"),
+    ("http: {get: 'https://x', expect: 9xx}", "http.expect", "is not a status such as 204"),
     ("run: echo", "run", "did you mean 'shell'?"),
     ("url: 'https://example.com'", "url", "did you mean 'http'?"),
     ("sleep: 5s", "sleep", "did you mean 'wait'?"),
@@ -68,3 +74,32 @@ def test_a_script_may_use_braces_of_its_own() -> None:
     script = "docker ps --format '{{ .Names }}' && echo '{{ item_name }} {{{ x }}}'"
     text = f"name: x\nsteps:\n  a:\n    shell:\n      script: {script!r}\n"
     assert check_text(text, "f.yaml") == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "http: {get: 'https://x', expect: '{{ inputs.x }}'}",
+        "http: {get: '{{ inputs.x }}', params: {a: ['{{ inputs.x }}']}, expect: ['2xx', 404]}",
+        "agent: {goal: x, tools: {a: {shell: {allow: '{{ inputs.x }}'}}}}",
+    ],
+)
+def test_values_that_are_known_once_rendered_are_not_checked_before(step: str) -> None:
+    """A template may stand wherever a value of its kind may stand."""
+    text = f"name: x\ninputs: {{x: {{type: string}}}}\nsteps:\n  a:\n    {step}\n"
+    assert check_text(text, "f.yaml") == []
+
+
+@pytest.mark.parametrize("effect", ["none", "once"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "shell: {{argv: [a], effect: {0}}}",
+        "python: {{call: 'm:f', effect: {0}}}",
+        "worker: {{queue: q, effect: {0}}}",
+        "agent: {{goal: x, tools: {{a: {{python: 'm:f', effect: {0}}}}}}}",
+    ],
+)
+def test_effect_is_none_or_once_for_every_kind(step: str, effect: str) -> None:
+    """The default may be written out: authors need not know which one it is."""
+    assert check_text(f"name: x\nsteps:\n  a:\n    {step.format(effect)}\n", "f.yaml") == []
