@@ -142,7 +142,9 @@ class ServerMetrics:
             "agent_commit_duration_seconds", "How long the worker's commits took.", commits.seconds
         )
         yield from histogram(
-            "agent_commit_batch_size", "Outcomes and new tasks per commit.", commits.carried
+            "agent_commit_batch_size",
+            "Outcomes, new tasks and calls of external workers per commit.",
+            commits.carried,
         )
 
 

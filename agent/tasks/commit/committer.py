@@ -136,7 +136,8 @@ class Committer:
         if tx.is_dropped:
             raise DroppedError
         committed = self._result_of(tx)
-        items = len(tx.batch.completions) + len(tx.batch.submissions)
+        batch = tx.batch
+        items = len(batch.completions) + len(batch.submissions) + len(batch.work)
         self.metrics.add(self.clock.monotonic() - tx.began, items)
         self._loader.add(committed.result)
         if self._loader.pending:

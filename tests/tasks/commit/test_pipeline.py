@@ -13,7 +13,6 @@ from agent.config.execution import EngineSettings
 from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
-from agent.store.db.pg_pipeline import PgPipeline
 from agent.store.engine import workers
 from agent.tasks.commit.batch import Batch, CommitResult, JournalEntry, TxResult
 from agent.tasks.commit.faults import DroppedError, FencedError
@@ -34,6 +33,7 @@ from tests.support.engine import (
     step,
 )
 from tests.support.postgres_proxy import Proxy, proxied
+from tests.support.round_trips import count_round_trips
 
 CHAIN = graph(step("a"), step("b", after=["a"]), step("c", after=["b"]))
 CAPACITY = ClaimCapacity(slots=10, running=0, lease_us=30_000_000)
@@ -101,19 +101,6 @@ def complete(hand: Hand, tx: InFlightTx) -> CommitResult | None:
     return done
 
 
-def count_exchanges(monkeypatch: pytest.MonkeyPatch) -> list[PgPipeline]:
-    """Count round trips from now on."""
-    seen: list[PgPipeline] = []
-    send = PgPipeline.send
-
-    def counted(wire: PgPipeline) -> Any:
-        seen.append(wire)
-        return send(wire)
-
-    monkeypatch.setattr(PgPipeline, "send", counted)
-    return seen
-
-
 def finish(hand: Hand, *task_ids: str) -> None:
     """Let everything that runs succeed until the tasks have ended."""
     for _ in range(10):
@@ -131,7 +118,7 @@ def test_a_commit_of_cached_tasks_is_one_round_trip(
 ) -> None:
     """Nothing is read first: the assumptions are checked by the statements that write."""
     start(hand, 1)
-    seen = count_exchanges(monkeypatch)
+    seen = count_round_trips(monkeypatch)
     hand.succeed("a")
     assert len(seen) == 1
     hand.start(CHAIN)
@@ -192,7 +179,7 @@ def test_a_contended_task_is_not_cached_for_a_while(
     hand.operator.pause(task_id)
     hand.operator.resume(task_id)
     hand.succeed("a")
-    seen = count_exchanges(monkeypatch)
+    seen = count_round_trips(monkeypatch)
     hand.succeed("b")
     assert len(seen) == 2
 

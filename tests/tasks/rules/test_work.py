@@ -9,10 +9,11 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import reads
 from agent.tasks.rules.claiming import AnsweredTime
-from agent.tasks.rules.work_parts import WorkClaim
+from agent.tasks.rules.work_parts import ClaimResult, LeaseResult, WorkClaim
 from agent.tasks.state.rows import TASK_COLUMNS
 from agent.workflows.graph import Fanout, RetryPolicy
 from tests.support.engine import Hand, graph, step
+from tests.support.round_trips import count_round_trips
 from tests.support.work_bench import QUEUE, WorkBench, call_of, worker_step
 
 
@@ -63,6 +64,39 @@ def test_work_is_leased_once_and_in_order(bench: WorkBench) -> None:
     assert bench.claim_all() == [] and bench.claim_all(queue="other") == []
     ids = [leased.row.id for some in got for leased in some]
     assert ids == sorted(set(ids))
+
+
+def test_a_result_and_the_next_claim_take_three_round_trips(
+    bench: WorkBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that can be read at once, the locks of what is claimed, and the writes with the COMMIT."""
+    for _ in range(3):
+        bench.offer(task_id=bench.hand.start(graph(worker_step())))
+    lease = bench.claim(client_token="t1")
+    claim = WorkClaim(frozenset((QUEUE,)), "tester", client_token="t2")
+    done = call_of(lease, "complete", text="1", output=1)
+    trips = count_round_trips(monkeypatch)
+    ended, claimed = (result for _, result in bench.commit(done, claim).worked)
+    assert isinstance(ended, LeaseResult) and ended.step_status == "succeeded"
+    assert isinstance(claimed, ClaimResult) and len(claimed.leased) == 1
+    assert len(trips) == (0 if bench.hand.database.is_sqlite else 3)
+
+
+def test_claims_of_one_commit_get_work_of_their_own_queues(bench: WorkBench) -> None:
+    """A long queue leaves no claim of another queue without the work that there is."""
+    for _ in range(12):
+        bench.offer(task_id=bench.hand.start(graph(worker_step())))
+    late = bench.hand.start(graph(worker_step(queue="rare")))
+    bench.offer(task_id=late, queue="rare")
+    claims = [WorkClaim(frozenset((name,)), "tester") for name in (QUEUE, "rare")]
+    results = [result for _, result in bench.commit(*claims).worked]
+    queues = [
+        leased.row.queue
+        for result in results
+        if isinstance(result, ClaimResult)
+        for leased in result.leased
+    ]
+    assert queues == [QUEUE, "rare"]
 
 
 def test_a_repeated_claim_gets_the_same_lease(bench: WorkBench) -> None:
