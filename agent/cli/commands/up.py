@@ -141,7 +141,7 @@ def _print_workflow(entry: "Entry", remarks: list[str]) -> None:
 
 
 def _print_address(settings: "Settings", address: str | None) -> None:
-    """Print the address of the HTTP API and the file of its token, or why there is none."""
+    """Print how to open the dashboard, and the address of the HTTP API; or why there is none."""
     from agent.cli.output.terminal import print_line
 
     server = settings.server
@@ -149,10 +149,12 @@ def _print_address(settings: "Settings", address: str | None) -> None:
         from agent.server.access.tokens import Tokens
 
         token = Tokens(settings.home).owner_file
-        print_line(f"\nHTTP API: {address}/api/v1 (the token is in {token})")
+        opening = f"{invocation.program()} open"
+        print_line(f"\ndashboard: `{opening}` opens it in a browser, `{opening} --qr` on a phone")
+        print_line(f"HTTP API: {address}/api/v1 (the token is in {token})")
     elif server.enabled:
         print_line(
-            f"\nno HTTP API: port {server.port} of {server.host} is in use;"
+            f"\nno dashboard and no HTTP API: port {server.port} of {server.host} is in use;"
             " set another `port` in [server]",
             "yellow",
         )

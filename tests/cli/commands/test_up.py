@@ -15,6 +15,7 @@ from agent.cli.commands.up import _print_workflow
 from agent.cli.output import terminal
 from agent.workflows.directory import read_entry
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, ROOT, Cli
+from tests.support.free_port import free_port
 
 pytestmark = pytest.mark.process
 
@@ -99,6 +100,17 @@ steps:
 def _step(document: Any, name: str) -> Any:
     (found,) = [step for step in document["steps"] if step["name"] == name]
     return found
+
+
+def test_the_greeting_says_how_to_open_the_dashboard(tmp_path: Path) -> None:
+    """A person sees at once that there are pages, and how to get to them."""
+    cli = Cli(tmp_path, AGENT_SERVER__PORT=str(free_port()))
+    cli.write("workflows/sound.yaml", "name: sound\nsteps: {a: {wait: 1ms}}\n")
+    with cli.daemon() as process:
+        assert process.stdout is not None
+        greeting = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
+    assert "dashboard: `agent open` opens it in a browser" in greeting
+    assert "HTTP API: http://127.0.0.1:" in greeting
 
 
 def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
