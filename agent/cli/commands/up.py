@@ -149,7 +149,8 @@ def _print_address(settings: "Settings", address: str | None) -> None:
         from agent.server.access.tokens import Tokens
 
         token = Tokens(settings.home).owner_file
-        print_line(f"\nHTTP API: {address}/api/v1 (the token is in {token})")
+        print_line(f"\ndashboard: `{invocation.program()} open` opens it in a browser, signed in")
+        print_line(f"HTTP API: {address}/api/v1 (the token is in {token})")
     elif server.enabled:
         print_line(
             f"\nno HTTP API: port {server.port} of {server.host} is in use;"

@@ -121,13 +121,18 @@ def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
     assert "  sound" in greeting
     assert "workflow.loaded" not in log.read_text()
     assert "no HTTP API: port " in greeting
+    assert "dashboard" not in greeting
 
 
 def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
     """`run` hands over and returns; `run --wait` and `watch` follow; commands act at once."""
+    cli.environment["AGENT_SERVER__PORT"] = "0"
     cli.write("workflows/quick.yaml", QUICK)
     cli.write("workflows/signalled.yaml", SIGNALLED)
-    with cli.daemon():
+    with cli.daemon() as process:
+        assert process.stdout is not None
+        greeting = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
+        assert "\ndashboard: `agent open` opens it in a browser, signed in\n" in greeting
         assert "queued task" in cli("run", "quick").out
         assert cli("run", "quick", "--wait", "--json").json["status"] == "succeeded"
         (first, second) = cli.wait_for(

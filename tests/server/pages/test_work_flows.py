@@ -57,7 +57,7 @@ def test_fork_with_an_edited_input(
     running.wait_for_task(client, task_id, "succeeded")
     with viewing(browser, running, scripts=scripts, has_refusals=True) as viewer:
         page = viewer.open(f"/tasks/{task_id}")
-        page.get_by_role("link", name="Fork…").click()
+        page.get_by_role("link", name="Fork").click()
         expect(page.locator("#repeats")).to_contain_text("Repeats the effects of: send")
         page.get_by_label("Start from").select_option("tell")
         if not scripts:

@@ -205,7 +205,7 @@ def test_spend_by_day_workflow_and_model(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:
     """What calls of models used is added up; without any the page says what would bring some."""
-    assert "No model was called" in visitor.get("/spend").text
+    assert "No model calls in this period" in visitor.get("/spend").text
     created = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, created, "succeeded")
     _record_call(running.database, created)
