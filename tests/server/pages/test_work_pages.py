@@ -16,8 +16,10 @@ TYPED = """\
 name: typed
 description: Takes typed inputs
 inputs:
-  count: {type: integer, description: How often}
   tone: {type: string, choices: [kind, strict], default: kind}
+  count: {type: integer, description: How often}
+  # The name of an input may be a part of another's.
+  account: {type: string, default: main}
 steps:
   say: {shell: {argv: [echo, "{{ inputs.count }} {{ inputs.tone }}"], effect: none}}
 output: "{{ steps.say.output.stdout | trim }}"
@@ -70,6 +72,8 @@ def test_the_run_form_starts_a_task_with_typed_inputs(
     page = visitor.get("/workflows/typed").text
     assert "How often" in page
     assert re.search(r'<option value="strict"', page)
+    fields = re.findall(r'name="value:(\w+)"', page)
+    assert fields == ["tone", "count", "account"], "the order of the source"
     started = send(visitor, "/workflows/typed/run", **{"value:count": "3", "value:tone": "strict"})
     task = running.wait_for_task(client, started.url.path.rpartition("/")[2], "succeeded")
     assert task["output"] == "3 strict"
@@ -115,7 +119,7 @@ def test_versions_and_their_differences(running: Running, visitor: httpx.Client)
 def test_the_source_marks_what_starts_the_workflow(visitor: httpx.Client) -> None:
     """The lines of `on:` stand out, and the schedule is listed."""
     page = visitor.get("/workflows/daily-report").text
-    assert '<span class="l mark">on:' in page
+    assert '<span class="l mark"><span class="y-key">on</span>:' in page
     assert "/triggers/daily-report%3Adaily" in page
 
 
@@ -198,7 +202,7 @@ def test_filters_of_triggers(visitor: httpx.Client) -> None:
     watchers = visitor.get("/triggers?show=watchers").text
     assert "/triggers/watching%3Afolder" in watchers
     assert "/triggers/daily-report%3Adaily" not in watchers
-    assert "None of these" in visitor.get("/triggers?show=removed").text
+    assert "No schedule or watcher matches" in visitor.get("/triggers?show=removed").text
 
 
 def test_spend_by_day_workflow_and_model(
@@ -245,7 +249,7 @@ def _today(database: Database) -> str:
 def test_health_names_its_parts(visitor: httpx.Client) -> None:
     """Workers, channels, queue and database, with what to do where nothing is configured."""
     page = visitor.get("/health").text
-    for part in ("Workers", "Alive", "Channels", "None is turned on", "Queue", "SQLite"):
+    for part in ("Workers", "Alive", "Channels", "No channel is turned on", "Queue", "SQLite"):
         assert part in page
 
 
@@ -267,11 +271,13 @@ def test_events_by_type_and_task(
     created = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, created, "succeeded")
     page = visitor.get(f"/events?task={created}").text
-    types = re.findall(r"<span>((?:task|step|tool_call)\.\w+)", page.replace("<wbr>", ""))
+    types = re.findall(
+        r"<span class=\"what\">((?:task|step|tool_call)\.\w+)", page.replace("<wbr>", "")
+    )
     assert types[0] == "task.succeeded"
     assert types[-1] == "task.created"
     only = visitor.get(f"/events?task={created[-8:]}&type=task").text
-    assert set(re.findall(r"<span>(\w+)\.<wbr>\w+", only)) == {"task"}
+    assert set(re.findall(r"<span class=\"what\">(\w+)\.<wbr>\w+", only)) == {"task"}
     assert "there is no task" in visitor.get("/events?task=ffffffff").text
 
 

@@ -91,7 +91,7 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "graph": workflow_graph(graph),
         "lines": source_lines(workflow["source"] or ""),
         "broken": [each for each in files if each.path == workflow["file"]],
-        "members": form_values.input_members(graph),
+        "members": form_values.input_members(graph, workflow["source"]),
         "has_inputs": bool(graph.inputs),
         "input_text": harmless_json(_defaults(graph), indent=2),
         "versions": workflow["versions"][:_MOST_VERSIONS],
