@@ -161,6 +161,18 @@ def test_a_schedule_can_be_run_paused_and_resumed(
     assert "Paused: holidays" not in send(visitor, f"{path}/resume").text
 
 
+def test_a_definition_is_in_words(visitor: httpx.Client) -> None:
+    """What a trigger's definition leaves empty is left out; durations have units; its tasks are a link away."""
+    page = visitor.get("/triggers/daily-report%3Adaily").text
+    facts = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page))
+    assert facts["Cron"] == "0 7 * * *"
+    assert re.fullmatch(r"[\d.]+\s(s|min)", facts["Stagger"])
+    assert "Inputs" not in facts and "Id" not in facts
+    assert 'href="/tasks?trigger=daily-report%3Adaily"' in page
+    watcher = visitor.get("/triggers/watching%3Afolder").text
+    assert "<dt>Every</dt><dd>1\N{NO-BREAK SPACE}h</dd>" in watcher
+
+
 def test_a_backfill_is_shown_before_it_runs(visitor: httpx.Client) -> None:
     """A dry run lists the instants; a bad time is explained."""
     path = "/triggers/daily-report%3Adaily"

@@ -153,7 +153,7 @@
     const text = size < 60 ? size + "\u00a0s" : size < 3600 ? Math.floor(size / 60) + "\u00a0min"
       : size < 86400 ? Math.floor(size / 3600) + "\u00a0h" : null;
     if (text === null) return date(at, now);
-    return size < 2 ? "now" : seconds < 0 ? "in " + text : text + " ago";
+    return size < 2 ? "just now" : seconds < 0 ? "in " + text : text + " ago";
   }
   function span(at, now) {
     const size = Math.max(0, Math.round((now - at) / 1000));
