@@ -1,5 +1,6 @@
 """Workflows, schedules and watchers, spend, health and events: what each shows and does."""
 
+import html
 import re
 
 import httpx
@@ -138,6 +139,22 @@ def test_a_broken_file_is_shown_with_its_wrong_line(
         assert 'class="l bad"' in page
     finally:
         path.unlink()
+
+
+def test_a_workflow_that_would_fail_says_so(running: Running, visitor: httpx.Client) -> None:
+    """What the terminal remarks about a file is on the pages too, before anything runs."""
+    path = running.settings.workflow_directory / "lonely.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("name: lonely\nsteps: {call: {workflow: nobody}}\n")
+    running.add_workflow(path.read_text())
+    try:
+        for address in ("/workflows", "/workflows/lonely"):
+            page = html.unescape(visitor.get(address).text)
+            assert "step call: no workflow file is called 'nobody'" in page, address
+        assert "would fail" in page
+    finally:
+        path.unlink()
+    assert "no workflow file is called" not in visitor.get("/workflows/lonely?again=1").text
 
 
 def test_a_schedule_can_be_run_paused_and_resumed(
