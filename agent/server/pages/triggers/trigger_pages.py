@@ -94,7 +94,7 @@ def _definition(definition: Document) -> list[tuple[str, Any]]:
     for name, value in definition.items():
         if isinstance(value, dict):
             value = {key: each for key, each in value.items() if not _is_empty(each)}
-            value = next(iter(value.values())) if len(value) == 1 else value
+            value = next(iter(value.values())) if list(value) in (["url"], ["path"]) else value
         if name == "id" or _is_empty(value):
             continue
         if name.endswith("_seconds") and isinstance(value, int | float):
