@@ -145,12 +145,12 @@ def test_a_workflow_that_would_fail_says_so(running: Running, visitor: httpx.Cli
     """What the terminal remarks about a file is on the pages too, before anything runs."""
     path = running.settings.workflow_directory / "lonely.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("name: lonely\nsteps: {call: {workflow: nobody}}\n")
+    path.write_text("name: lonely\nsteps: {call: {workflow: absent}}\n")
     running.add_workflow(path.read_text())
     try:
         for address in ("/workflows", "/workflows/lonely"):
             page = html.unescape(visitor.get(address).text)
-            assert "step call: no workflow file is called 'nobody'" in page, address
+            assert "step call: no workflow file is called 'absent'" in page, address
         assert "would fail" in page
     finally:
         path.unlink()
