@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
 import agent.steps.spec.registry  # noqa: F401
-from agent.daemon import step_remarks
+from agent.steps.kinds import step_remarks
 from agent.workflows.directory import Directory, Entry
 from agent.workflows.graph import Graph
 

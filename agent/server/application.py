@@ -189,12 +189,21 @@ def build_routes(context: Context) -> FastAPI:
 
 def build(context: Context, routes: FastAPI, others: Mapping[str, ASGIApp]) -> ASGIApp:
     """Return the application: the routes and the `others`, by their paths, behind the request guard."""
+    paths = [*(getattr(route, "path", "/") for route in routes.routes), *others]
+    sections = sections_of(PAGES)
+    pages = PageAccess(
+        context.sessions,
+        sections,
+        frozenset(path.split("/", 2)[1] for path in paths) - sections,
+        cookie_name(context.settings.home),
+    )
+    routes.state.page_access = pages
     guard = RequestGuard(
         _Dispatch(routes, others) if others else routes,
         context.settings.server,
         context.tokens,
         context.failed_auth_limiter,
-        PageAccess(context.sessions, sections_of(PAGES), cookie_name(context.settings.home)),
+        pages,
     )
     return _ResponseHeaders(guard, context.metrics)
 
@@ -221,7 +230,9 @@ async def _refuse(request: Request, error: Any) -> Response:
         routes = [route for route in request.app.routes if route.path_regex.match(request.url.path)]
         methods = sorted(method for route in routes for method in route.methods)
         problem.headers = {"Allow": ", ".join(methods)}
-    is_page = request.url.path.split("/", 2)[1] in sections_of(PAGES)
+    # Without a server, as for MCP on a database of this machine, there are no pages.
+    pages: PageAccess | None = getattr(request.app.state, "page_access", None)
+    is_page = pages is not None and pages.has(request.url.path, request.headers)
     if is_page and "text/html" in request.headers.get("accept", ""):
         return rendering.refuse(request, problem)
     return problem.response()

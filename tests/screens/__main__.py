@@ -1,4 +1,7 @@
-"""Writes a picture of every page at 360 and 1280 pixels, in light and dark, to `build/screens`."""
+"""Writes a picture of every page at 360 and 1280 pixels, in light and dark, to `build/screens`.
+
+`--docs` also copies those that the documentation shows to `docs/images`.
+"""
 
 import shutil
 import sys
@@ -13,6 +16,14 @@ from tests.support.sample_dashboard import STEPS, fill
 from tests.support.server import Running
 
 TARGET = Path("build/screens")
+DOCS = Path("docs/images")
+IN_DOCS = {
+    "question-phone": "question",
+    "tasks-desktop": "tasks",
+    "task-desktop": "task-failed",
+    "schedule-desktop": "schedule",
+}
+"""The pages that the documentation shows, by the names of its pictures."""
 
 
 def main(only: list[str]) -> None:
@@ -39,4 +50,14 @@ def main(only: list[str]) -> None:
                             print(target)
 
 
-main(sys.argv[1:])
+def copy_to_docs() -> None:
+    """Copy the pictures in light of the documented pages."""
+    for name, page in IN_DOCS.items():
+        width = name.rpartition("-")[2]
+        shutil.copyfile(TARGET / f"{page}-{width}-light.png", DOCS / f"{name}.png")
+
+
+arguments = sys.argv[1:]
+main([name for name in arguments if name != "--docs"])
+if "--docs" in arguments:
+    copy_to_docs()

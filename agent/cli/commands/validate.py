@@ -82,7 +82,7 @@ def _check(
 
 def _report(entry: "Entry", known: "dict[str, Graph]", settings: "Settings | None") -> "FileReport":
     from agent.cli.commands.validation_memory import FileReport
-    from agent.daemon import step_remarks
+    from agent.steps.kinds import step_remarks
     from agent.triggers.specs import triggers_of
 
     graph = entry.workflow.graph if entry.workflow is not None else None

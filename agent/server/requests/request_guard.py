@@ -85,7 +85,16 @@ class PageAccess:
     sessions: Sessions
     sections: frozenset[str]
     """The first parts of the paths of pages."""
+    other_sections: frozenset[str]
+    """The first parts of all other paths at which there is something."""
     cookie: str
+
+    def has(self, path: str, headers: Headers) -> bool:
+        """Whether an address is a page's, or a wrong one that a person has typed into a browser."""
+        section = path.split("/", 2)[1]
+        if section in self.sections:
+            return True
+        return section not in self.other_sections and "text/html" in headers.get("accept", "")
 
     def admit(self, scope: Scope, headers: Headers) -> bool:
         """Put the grant of a request's session into its scope; return whether there is one."""
@@ -179,7 +188,7 @@ class RequestGuard:
         if not path.startswith(LINKS):
             self._check_origin(headers)
         is_public = path.startswith(SIGNED_PREFIXES) or path == ANSWERS
-        if path.split("/", 2)[1] in self._pages.sections:
+        if self._pages.has(path, headers):
             is_public = not self._pages.admit(scope, headers)
         elif not is_public:
             scope[GRANT] = self._grant(scope, headers)

@@ -57,7 +57,7 @@ class TaskFilter:
     part_of_id: str | None = None
     """The beginning or the end of their ids."""
     search: str | None = None
-    """A text in the input, in the output or error of a step, or in the task's error."""
+    """A text in the workflow's name, the input, the task's error, or an output or error of a step."""
 
 
 def ids(
@@ -84,7 +84,7 @@ def matches(
         )
 
     rows = connection.query(
-        f"SELECT t.id, {has_text('t.input', 't.error')} OR EXISTS (SELECT 1 FROM steps AS s"
+        f"SELECT t.id, {has_text('t.workflow_name', 't.input', 't.error')} OR EXISTS (SELECT 1 FROM steps AS s"
         f" WHERE s.task_id = t.id AND ({has_text('s.output', 's.error')}))"
         f" FROM ({statement}) AS found JOIN tasks AS t ON t.id = found.id ORDER BY t.id DESC",
         limit=limit,

@@ -48,12 +48,14 @@ def task_overview(connection: Connection, task_id: str, graphs: GraphCache) -> D
     items = [step_entry(row, delays) for row in overview.open_items(connection, task_id)]
     person_waits.add_questions(connection, task_id, steps + items)
     person_waits.add_childrens(connection, task_id, task["status"], steps + items)
-    output, error = _result(connection, task, graph, rows)
+    is_large = any((row["parallel_count"] or 0) > _MOST_GATHERED for row in rows)
+    output, error = (None, _loaded(task["error"])) if is_large else _result(connection, task, graph)
     return {
         **task_documents.summary(task),
         "waiting_on": task_documents.current_waits(task["status"], steps + items),
         "input": json.loads(task["input"]),
         "output": output,
+        "has_large_output": is_large and task["status"] == TaskStatus.SUCCEEDED,
         "error": error,
         "trigger": _loaded(task["trigger"]),
         "trigger_id": task["trigger_id"],
@@ -95,13 +97,10 @@ def step_entry(row: dict[str, Any], delays: dict[str, str] | None = None) -> Doc
     }
 
 
-def _result(
-    connection: Connection, task: dict[str, Any], graph: Graph, rows: list[dict[str, Any]]
-) -> tuple[Json, Json]:
-    """Return a task's output, unless it is put together from too much, and its error."""
+def _result(connection: Connection, task: dict[str, Any], graph: Graph) -> tuple[Json, Json]:
+    """Return a task's output and its error."""
     error = _loaded(task["error"])
-    is_large = any((row["parallel_count"] or 0) > _MOST_GATHERED for row in rows)
-    if task["status"] != TaskStatus.SUCCEEDED or is_large:
+    if task["status"] != TaskStatus.SUCCEEDED:
         return None, error
     try:
         return outputs.task_output(connection, task["id"], graph), error

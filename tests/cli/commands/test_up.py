@@ -137,6 +137,7 @@ def test_the_greeting_names_what_is_amiss(tmp_path: Path) -> None:
 
 def test_a_daemon_takes_what_others_hand_over(cli: Cli) -> None:
     """`run` hands over and returns; `run --wait` and `watch` follow; commands act at once."""
+    cli.environment["AGENT_SERVER__PORT"] = "0"
     cli.write("workflows/quick.yaml", QUICK)
     cli.write("workflows/signalled.yaml", SIGNALLED)
     with cli.daemon():

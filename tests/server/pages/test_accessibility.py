@@ -24,6 +24,13 @@ RUN_AXE = """options => axe.run(document, {resultTypes: ["violations"], ...optio
 INJECTED = """() => [document.querySelectorAll("#injected, [onerror], main script").length,
   "injected" in window, document.getElementById("main").textContent]"""
 """Elements made of a text, whether one ran, and what is shown."""
+UNTIDY = """() => {
+  const ids = [...document.querySelectorAll("[id]")].map(each => each.id);
+  const broken = [...document.querySelectorAll("button, .button")].filter(each => each.offsetHeight > 46);
+  return [...ids.filter((id, at) => ids.indexOf(id) !== at).map(id => "two elements have the id " + id),
+    ...broken.map(each => "the text of a button is broken: " + each.textContent)];
+}"""
+"""Returns what no person should see, and what a merge of new content would mix up."""
 ALL_RULES: dict[str, Any] = {}
 COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
@@ -59,6 +66,8 @@ def test_pages_are_accessible(browser: Browser, filled: tuple[Running, dict[str,
                     found[f"{name}, {theme}"] = serious
                 if wide := _overflow(page):
                     found[f"{name} is wider than {size['width']} px"] = wide
+                if untidy := page.evaluate(UNTIDY):
+                    found[f"{name} at {size['width']} px"] = untidy
     assert not found
 
 

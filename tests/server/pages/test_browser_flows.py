@@ -213,7 +213,7 @@ def test_search_and_filters_are_in_the_address(
         expect(row).to_contain_text("exit code 1")
         expect(page.locator(".state.succeeded")).to_have_count(0)
         page.goto("/tasks?search=nothinglikethis")
-        expect(page.locator(".empty")).to_contain_text("No task matches")
+        expect(page.locator(".empty")).to_contain_text("No tasks match")
 
 
 def test_a_task_can_be_printed(browser: Browser, running: Running, client: httpx.Client) -> None:
@@ -228,3 +228,5 @@ def test_a_task_can_be_printed(browser: Browser, running: Running, client: httpx
         expect(page.locator("h1")).to_be_visible()
         expect(page.locator("button:visible, nav:visible, input:visible")).to_have_count(0)
         expect(folded).to_be_visible()
+        expect(page.get_by_text("What you can do")).to_be_hidden()
+        expect(page.locator(".lede time").first).to_have_text(re.compile(r"\d{4}.*\d\d:\d\d:\d\d"))

@@ -60,7 +60,7 @@ def test_a_lease_is_shown_with_its_worker(
     (work,) = client.post("/api/v1/work/claim", json=claim).json()["work"]
     page = visitor.get("/queues").text
     assert "lathe:7" in page
-    assert "unless it is extended" in page
+    assert "unless extended" in page
     client.post(f"/api/v1/work/{work['lease_id']}/complete", json={})
 
 

@@ -174,7 +174,7 @@ def test_scopes_decide_what_is_offered(running: Running) -> None:
     with running.client("") as reader:
         reader.cookies.set(running.server.cookie, sign_in(running, "read", name="reader"))
         page = reader.get("/")
-        assert "This session may look" in page.text
+        assert "This session may read, but not answer" in page.text
         assert "/answer" not in page.text
         assert 'name="task"' not in reader.get("/tasks").text
         refused = reader.post(address, data={"csrf": _csrf(page), "decision": "approve"})

@@ -57,7 +57,7 @@ def test_fork_with_an_edited_input(
     running.wait_for_task(client, task_id, "succeeded")
     with viewing(browser, running, scripts=scripts, has_refusals=True) as viewer:
         page = viewer.open(f"/tasks/{task_id}")
-        page.get_by_role("link", name="Fork…").click()
+        page.get_by_role("link", name="Fork").click()
         expect(page.locator("#repeats")).to_contain_text("Repeats the effects of: send")
         page.get_by_label("Start from").select_option("tell")
         if not scripts:
@@ -156,6 +156,39 @@ def test_text_stays_inside_its_box(
                 " return own.x + own.width > frame.width - 4; }); }).length"
             )
             assert overflowing == 0
+
+
+def test_long_times_leave_room_for_events(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """Without scripts a time has its date and offset; on a phone the event then stands below it."""
+    task_id = _start(client, "send-greeting")
+    running.wait_for_task(client, task_id, "succeeded")
+    for scripts in (True, False):
+        with viewing(browser, running, scripts=scripts) as viewer:
+            page = viewer.open(f"/tasks/{task_id}")
+            time, event = (
+                page.locator(".event-pair").first.locator(f"> :{place}-child").bounding_box()
+                for place in ("first", "last")
+            )
+            assert time is not None
+            assert event is not None
+            assert (event["y"] > time["y"] + 10) == (not scripts)
+            assert event["width"] > 160
+
+
+def test_what_is_under_way_shows_how_long(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """The seconds of a waiting step are counted while it is looked at."""
+    task_id = _start(client, "signalled")
+    wait_for(lambda: client.get(f"/api/v1/tasks/{task_id}").json()["activity"] == "waiting")
+    with viewing(browser, running) as viewer:
+        page = viewer.open(f"/tasks/{task_id}")
+        lasted = page.locator("time[data-since]")
+        expect(lasted).to_have_text(re.compile(r"^[1-9]\d*\ss$"))
+        expect(lasted).to_have_attribute("title", re.compile(r"\d{4}"))
+    client.post(f"/api/v1/tasks/{task_id}/cancel")
 
 
 def test_a_half_typed_form_survives_a_refresh(

@@ -1,5 +1,6 @@
 """Workflows, schedules and watchers, spend, health and events: what each shows and does."""
 
+import html
 import re
 
 import httpx
@@ -16,8 +17,10 @@ TYPED = """\
 name: typed
 description: Takes typed inputs
 inputs:
-  count: {type: integer, description: How often}
   tone: {type: string, choices: [kind, strict], default: kind}
+  count: {type: integer, description: How often}
+  # The name of an input may be a part of another's.
+  account: {type: string, default: main}
 steps:
   say: {shell: {argv: [echo, "{{ inputs.count }} {{ inputs.tone }}"], effect: none}}
 output: "{{ steps.say.output.stdout | trim }}"
@@ -70,6 +73,8 @@ def test_the_run_form_starts_a_task_with_typed_inputs(
     page = visitor.get("/workflows/typed").text
     assert "How often" in page
     assert re.search(r'<option value="strict"', page)
+    fields = re.findall(r'name="value:(\w+)"', page)
+    assert fields == ["tone", "count", "account"], "the order of the source"
     started = send(visitor, "/workflows/typed/run", **{"value:count": "3", "value:tone": "strict"})
     task = running.wait_for_task(client, started.url.path.rpartition("/")[2], "succeeded")
     assert task["output"] == "3 strict"
@@ -115,7 +120,7 @@ def test_versions_and_their_differences(running: Running, visitor: httpx.Client)
 def test_the_source_marks_what_starts_the_workflow(visitor: httpx.Client) -> None:
     """The lines of `on:` stand out, and the schedule is listed."""
     page = visitor.get("/workflows/daily-report").text
-    assert '<span class="l mark">on:' in page
+    assert '<span class="l mark"><span class="y-key">on</span>:' in page
     assert "/triggers/daily-report%3Adaily" in page
 
 
@@ -134,6 +139,22 @@ def test_a_broken_file_is_shown_with_its_wrong_line(
         assert 'class="l bad"' in page
     finally:
         path.unlink()
+
+
+def test_a_workflow_that_would_fail_says_so(running: Running, visitor: httpx.Client) -> None:
+    """What the terminal remarks about a file is on the pages too, before anything runs."""
+    path = running.settings.workflow_directory / "lonely.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("name: lonely\nsteps: {call: {workflow: absent}}\n")
+    running.add_workflow(path.read_text())
+    try:
+        for address in ("/workflows", "/workflows/lonely"):
+            page = html.unescape(visitor.get(address).text)
+            assert "step call: no workflow file is called 'absent'" in page, address
+        assert "would fail" in page
+    finally:
+        path.unlink()
+    assert "no workflow file is called" not in visitor.get("/workflows/lonely?again=1").text
 
 
 def test_a_schedule_can_be_run_paused_and_resumed(
@@ -155,6 +176,18 @@ def test_a_schedule_can_be_run_paused_and_resumed(
     assert "Paused: holidays" in paused
     assert "Resume and catch up" in paused
     assert "Paused: holidays" not in send(visitor, f"{path}/resume").text
+
+
+def test_a_definition_is_in_words(visitor: httpx.Client) -> None:
+    """What a trigger's definition leaves empty is left out; durations have units; its tasks are a link away."""
+    page = visitor.get("/triggers/daily-report%3Adaily").text
+    facts = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page))
+    assert facts["Cron"] == "0 7 * * *"
+    assert re.fullmatch(r"[\d.]+\s(s|min)", facts["Stagger"])
+    assert "Inputs" not in facts and "Id" not in facts
+    assert 'href="/tasks?trigger=daily-report%3Adaily"' in page
+    watcher = visitor.get("/triggers/watching%3Afolder").text
+    assert "<dt>Every</dt><dd>1\N{NO-BREAK SPACE}h</dd>" in watcher
 
 
 def test_a_backfill_is_shown_before_it_runs(visitor: httpx.Client) -> None:
@@ -198,14 +231,14 @@ def test_filters_of_triggers(visitor: httpx.Client) -> None:
     watchers = visitor.get("/triggers?show=watchers").text
     assert "/triggers/watching%3Afolder" in watchers
     assert "/triggers/daily-report%3Adaily" not in watchers
-    assert "None of these" in visitor.get("/triggers?show=removed").text
+    assert "No schedule or watcher matches" in visitor.get("/triggers?show=removed").text
 
 
 def test_spend_by_day_workflow_and_model(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:
     """What calls of models used is added up; without any the page says what would bring some."""
-    assert "No model was called" in visitor.get("/spend").text
+    assert "No model calls in this period" in visitor.get("/spend").text
     created = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, created, "succeeded")
     _record_call(running.database, created)
@@ -245,7 +278,7 @@ def _today(database: Database) -> str:
 def test_health_names_its_parts(visitor: httpx.Client) -> None:
     """Workers, channels, queue and database, with what to do where nothing is configured."""
     page = visitor.get("/health").text
-    for part in ("Workers", "Alive", "Channels", "None is turned on", "Queue", "SQLite"):
+    for part in ("Workers", "Alive", "Channels", "No channel is turned on", "Queue", "SQLite"):
         assert part in page
 
 
@@ -267,11 +300,13 @@ def test_events_by_type_and_task(
     created = client.post("/api/v1/workflows/quick/tasks").json()["id"]
     running.wait_for_task(client, created, "succeeded")
     page = visitor.get(f"/events?task={created}").text
-    types = re.findall(r"<span>((?:task|step|tool_call)\.\w+)", page.replace("<wbr>", ""))
+    types = re.findall(
+        r"<span class=\"what\">((?:task|step|tool_call)\.\w+)", page.replace("<wbr>", "")
+    )
     assert types[0] == "task.succeeded"
     assert types[-1] == "task.created"
     only = visitor.get(f"/events?task={created[-8:]}&type=task").text
-    assert set(re.findall(r"<span>(\w+)\.<wbr>\w+", only)) == {"task"}
+    assert set(re.findall(r"<span class=\"what\">(\w+)\.<wbr>\w+", only)) == {"task"}
     assert "there is no task" in visitor.get("/events?task=ffffffff").text
 
 

@@ -82,7 +82,7 @@ def test_since_selects_by_the_time_of_creation(hand: Hand) -> None:
     assert _found(hand, since=created + 3600 * SECOND) == []
 
 
-def test_a_search_finds_input_output_and_error(hand: Hand) -> None:
+def test_a_search_finds_name_input_output_and_error(hand: Hand) -> None:
     """In any case of letters; characters that patterns or JSON treat in their own way are plain."""
     taken = hand.start(graph(step("a")), input={"vendor": 'ACME "50%_off" \\ Ltd'})
     hand.settle({"a": Succeeded({"paid": "two hundred"})}, taken)
@@ -96,6 +96,8 @@ def test_a_search_finds_input_output_and_error(hand: Hand) -> None:
     assert _found(hand, search="möglich") == _found(hand, search="MÖGLICH") == [broken]
     assert _found(hand, search="bank", statuses=("succeeded",)) == []
     assert _found(hand, search="nowhere") == []
+    named = hand.start(graph(step("a"), name="pay-invoice"))
+    assert _found(hand, search="Invoice") == _found(hand, search="pay-") == [named]
 
 
 def test_a_search_goes_on_where_it_stopped(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:

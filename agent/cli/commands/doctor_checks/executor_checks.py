@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from agent.daemon.step_remarks import executor_problem
 from agent.steps.attempt.attempt_limits import JOB_EXECUTORS
+from agent.steps.kinds.step_remarks import executor_problem
 
 _PROBE_SECONDS = 10.0
 """How long the store of jobs may take to answer."""

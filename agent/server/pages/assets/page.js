@@ -71,7 +71,7 @@
     body.dataset.tasks = next.body.dataset.tasks;
     for (const id of ["nav", "main"]) merge(document.getElementById(id), next.getElementById(id));
     if (typed && !typed.isConnected) tellDecision(typed.dataset.question, next);
-    writeTimes(document);
+    allTimes();
   }
   function isTyped(card) {
     return [...card.querySelectorAll("input:not([type=hidden]), textarea")].some(
@@ -153,19 +153,36 @@
     const text = size < 60 ? size + "\u00a0s" : size < 3600 ? Math.floor(size / 60) + "\u00a0min"
       : size < 86400 ? Math.floor(size / 3600) + "\u00a0h" : null;
     if (text === null) return date(at, now);
-    return size < 2 ? "now" : seconds < 0 ? "in " + text : text + " ago";
+    return size < 2 ? "just now" : seconds < 0 ? "in " + text : text + " ago";
   }
-  function writeTimes(root) {
+  function span(at, now) {
+    const size = Math.max(0, Math.round((now - at) / 1000));
+    return size < 60 ? size + "\u00a0s" : size < 3600 ? Math.floor(size / 60) + "\u00a0min"
+      : size < 86400 * 2 ? Math.floor(size / 3600) + "\u00a0h" : Math.floor(size / 86400) + "\u00a0d";
+  }
+  const printed = matchMedia("print");
+  function writeTimes(times) {
     const now = Date.now();
-    for (const time of root.querySelectorAll("time[datetime]")) {
+    for (const time of times) {
       const at = Date.parse(time.dateTime);
       if (Number.isNaN(at)) continue;
-      const text = ("date" in time.dataset ? date : distance)(at, now);
+      const write = "since" in time.dataset ? span : printed.matches ? exact.format : "date" in time.dataset ? date : distance;
+      const text = write(at, now);
       if (time.textContent !== text) time.textContent = text;
-      time.title = exact.format(at) + " · " + time.dateTime;
+      const title = exact.format(at) + " · " + time.dateTime;
+      if (time.title !== title) time.title = title;
     }
   }
-  setInterval(() => { if (!document.hidden) writeTimes(document); }, 5000);
+  const allTimes = () => writeTimes(document.querySelectorAll("time[datetime]"));
+  // What has lasted for seconds is written every second, everything else now and then.
+  let tick = 0;
+  setInterval(() => {
+    if (document.hidden) return;
+    tick += 1;
+    if (tick % 5 === 0) allTimes();
+    else writeTimes(document.querySelectorAll("time[data-since]"));
+  }, 1000);
+  printed.addEventListener("change", allTimes); // on paper "5 min ago" says nothing
 
   // ---- Keyboard ----
   let isGoing = false;
@@ -198,7 +215,9 @@
   // The menu closes when something else is pressed.
   document.addEventListener("click", (event) => {
     const menu = document.getElementById("more");
-    if (menu && menu.open && !menu.contains(event.target)) menu.open = false;
+    const isKeys = event.target.closest("[data-open-keys]");
+    if (isKeys) document.getElementById("keys").showModal();
+    if (menu && menu.open && (isKeys || !menu.contains(event.target))) menu.open = false;
   });
   // All boxes of a list at once, and the number of chosen ones.
   document.addEventListener("change", (event) => {
@@ -208,6 +227,7 @@
     if (box.matches("[data-submit]")) box.form.requestSubmit();
   });
 
-  writeTimes(document);
+  body.classList.add("has-script");
+  allTimes();
   open();
 })();

@@ -15,6 +15,8 @@ SHOWN_ROWS: Final = 15
 MAX_GAPS: Final = 6
 GAP_PERCENT: Final = 6.0
 MIN_BAR_PERCENT: Final = 0.6
+_EDGE_PERCENT: Final = 15.0
+"""Nearer to an edge a phone would cut a label that stands in the middle of its gap."""
 _WORTH_SQUEEZING: Final = 0.25
 """The part of the busy time that a gap must exceed."""
 
@@ -60,6 +62,15 @@ class Gap:
     x: float
     width: float
     microseconds: int
+
+    @property
+    def label(self) -> tuple[float, str]:
+        """Where the length of the stretch is written, and how (`text-anchor`): not past an edge."""
+        if self.x + self.width > 100 - _EDGE_PERCENT:
+            return self.x + self.width, "end"
+        if self.x < _EDGE_PERCENT:
+            return self.x, "start"
+        return self.x + self.width / 2, "middle"
 
 
 @dataclass(frozen=True, slots=True)

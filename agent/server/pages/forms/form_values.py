@@ -1,7 +1,8 @@
 """Values that people type into forms: JSON, numbers, and inputs with declared types."""
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from agent.core.escape import harmless_json
 from agent.server.pages.forms import schema_form
@@ -11,6 +12,9 @@ from agent.workflows.compile.inputs import inputs_schema
 from agent.workflows.graph import Graph
 
 Json = Any
+
+_INPUTS: Final = re.compile(r"^inputs:.*(?:\n(?:[ \t#].*)?)*", re.MULTILINE)
+"""The block of inputs in a source: up to the next line that begins at the left."""
 
 
 def json_field(form: Form, name: str, what: str) -> Json:
@@ -25,9 +29,18 @@ def json_field(form: Form, name: str, what: str) -> Json:
         raise Problem(422, "invalid", f"{what} is not JSON: {error}{hint}") from None
 
 
-def input_members(graph: Graph) -> list[schema_form.Member]:
-    """Return the fields of a workflow's inputs; none if they must be typed as JSON."""
-    return schema_form.members_of(plain_schema(graph))
+def input_members(graph: Graph, source: str | None = None) -> list[schema_form.Member]:
+    """Return the fields of a workflow's inputs, in the order of its source; none if they must be typed as JSON."""
+    members = schema_form.members_of(plain_schema(graph))
+    # A recorded graph has its keys in the order of the alphabet; only the source has the author's.
+    section = _INPUTS.search(source or "")
+    text = section[0] if section is not None else ""
+    return sorted(members, key=lambda member: _place(text, member.name))
+
+
+def _place(text: str, name: str) -> int:
+    found = re.search(rf"(?<![\w-]){re.escape(name)}[\"']?\s*:", text)
+    return len(text) if found is None else found.start()
 
 
 def plain_schema(graph: Graph) -> dict[str, Json]:

@@ -36,10 +36,12 @@ def environment() -> Environment:
         segment=lambda text: quote(str(text), safe=""),
         duration=duration,
         number=lambda value: f"{value:,}",
+        dollars=dollars,
         utc=utc,
         clipped=clipped,
         first_line=first_line,
         pause_words=pause_words,
+        sentence=sentence,
         with_code=with_code,
         breakable=breakable,
     )
@@ -83,6 +85,12 @@ def pause_words(reason: str) -> str:
     return reason.removeprefix("budget: ").partition("; `agent ")[0]
 
 
+def sentence(text: str) -> str:
+    """Write a message of the engine as a sentence: a capital letter first, a full stop at the end."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if not text or text[-1] in ".?!…" else ".")
+
+
 def with_code(text: str) -> Markup:
     """Write a text of the engine whose parts in backticks are code."""
     parts = [escape(harmless(part)) for part in text.split("`")]
@@ -98,6 +106,11 @@ def breakable(name: str) -> Markup:
     """Write a dotted name that a narrow column may break between its words."""
     shown = str(escape(harmless(name)))
     return Markup(shown.replace(".", ".<wbr>").replace("_", "_<wbr>"))  # noqa: S704
+
+
+def dollars(amount: float) -> str:
+    """Write an amount of money: cents, or what is left of them where there are none."""
+    return f"${amount:,.2f}" if amount == 0 or abs(amount) >= 0.1 else f"${amount:,.4f}"
 
 
 def utc(instant: str) -> str:

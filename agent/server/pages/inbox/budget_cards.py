@@ -38,15 +38,30 @@ def cards(connection: Connection) -> list[BudgetCard]:
     """Return the used-up budgets, each once for all the tasks that it pauses."""
     found: dict[str, BudgetCard] = {}
     for row in attention.budget_pauses(connection, _MOST):
-        # A command of `agent`: budget TASK [--step NAME] [--tokens N] …; the day's budget has none.
-        command = shlex.split(row["pause_command"] or "")
-        is_tasks = command[:1] == ["budget"]
-        key = row["pause_command"] if is_tasks else row["id"]
+        arguments = _arguments(row["pause_command"])
+        key = row["pause_command"] if arguments else row["id"]
         if key in found:
             found[key].count += 1
         else:
-            found[key] = _card(connection, row, command[1:] if is_tasks else [])
+            found[key] = _card(connection, row, arguments)
     return list(found.values())
+
+
+def card_of(connection: Connection, task: dict[str, Json]) -> BudgetCard | None:
+    """Return the used-up budget that pauses a task (`task_documents.summary`), if one does."""
+    if task["pause_kind"] != "budget":
+        return None
+    row = {**task, "workflow_name": task["workflow"]}
+    return _card(connection, row, _arguments(task["pause_command"]))
+
+
+def _arguments(pause_command: str | None) -> list[str]:
+    """Return what follows `budget` in the command that ends a pause: TASK [--step NAME] [--tokens N] …
+
+    The day's budget has no such command.
+    """
+    command = shlex.split(pause_command or "")
+    return command[1:] if command[:1] == ["budget"] else []
 
 
 def _card(connection: Connection, row: dict[str, Any], arguments: Sequence[str]) -> BudgetCard:

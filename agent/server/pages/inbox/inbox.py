@@ -115,4 +115,4 @@ async def defer_question(request: Request, form: Form) -> Response:
         )
     )
     later = question_cards.DEFERRALS.get(form["seconds"], f"{seconds:g} s")
-    return rendering.redirect(request, rendering.back_of(form), f"You are reminded in {later}.")
+    return rendering.redirect(request, rendering.back_of(form), f"You will be reminded in {later}.")

@@ -119,15 +119,19 @@ def _consequence(command: str, status: str, counts: dict[str, int]) -> tuple[str
     rest = sum(counts.values()) - done
     match command:
         case "cancel":
-            parts = [(running, "stopped"), (rest - running, "never run")]
-            return "act", ", ".join(f"{_steps(count)} {what}" for count, what in parts if count)
+            parts = [f"interrupts {_steps(running)}"] * bool(running)
+            parts += [f"{_steps(rest - running)} never run"] * (rest > running)
+            return "act", ", ".join(parts) or "ends the task"
         case "retry":
-            kept = f"; {_steps(done, 'result')} kept" if done else ""
-            return "act", f"a new task runs {_steps(rest)} again{kept}"
+            kept = f" and keeps {_steps(done, 'result')}" if done else ""
+            return "act", f"starts a new task that runs {_steps(rest)} again{kept}"
         case "pause":
-            return "act", "nothing new starts; running steps end" if running else "nothing starts"
+            return (
+                "act",
+                "starts nothing new; running steps end" if running else "starts nothing new",
+            )
         case _:
-            return "act", "goes on where it stopped"
+            return "act", "continues where it stopped"
 
 
 def _steps(number: int, noun: str = "step") -> str:

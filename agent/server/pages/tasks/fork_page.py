@@ -15,7 +15,7 @@ from agent.server.pages.framework.sent_forms import key_of
 from agent.server.pages.tasks.step_words import shown_status
 from agent.server.pages.tasks.task_commands import newer_version, repeated_effects
 from agent.store.db.database import Connection
-from agent.store.engine import task_rows
+from agent.store.engine import task_rows, workflow_versions
 from agent.tasks.operator.operator import CommandResult
 from agent.tasks.read_models import task_overview
 
@@ -33,6 +33,7 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
     asked = request.query.get("from") or request.typed.get("from", "")
     chosen = graph.index_of.get(asked, _first_choice(task))
     again = graph.downstream(chosen)
+    texts = workflow_versions.texts_of(connection, task["workflow"], task["version"])
     return {
         "task": task,
         "chosen": graph.steps[chosen].name,
@@ -43,7 +44,7 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
         ),
         "repeated": repeated_effects(connection, task, chosen),
         "newer": newer_version(connection, task),
-        "members": form_values.input_members(graph),
+        "members": form_values.input_members(graph, texts[1] if texts else None),
         "has_inputs": bool(graph.inputs),
         "values": form_values.shown_inputs(graph, task["input"]) | request.typed,
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from agent.core.state_machine import TASK_ENDED
 from agent.server.pages.drawings.lanes import LaneDrawing, LaneRow, draw_lanes
 from agent.server.pages.drawings.layered_graph import reduced
 from agent.server.pages.framework import templates
@@ -32,6 +33,8 @@ class StepEntry:
     """When its wait ends, if that is known."""
     attempt: str
     took: str
+    since: str | None
+    """When it started, if it runs or waits."""
     path: str
     """The address of its page."""
     note: str
@@ -109,6 +112,7 @@ def _entry(step: Document, task: Document) -> StepEntry:
         step_words.until(step, task["status"]),
         step_words.attempt(step),
         took(step),
+        _since(step, task["status"]),
         f"/tasks/{task['id']}/steps/{quote(step['name'], safe='')}",
         items_note(step),
         items,
@@ -119,6 +123,11 @@ def took(step: Document) -> str:
     """Return how long a step took, if it has ended."""
     seconds = templates.seconds_between(step["started_at"], step["ended_at"])
     return "" if seconds is None else templates.duration(seconds)
+
+
+def _since(step: Document, task_status: str) -> str | None:
+    is_under_way = step["status"] in ("running", "waiting") and task_status not in TASK_ENDED
+    return step["started_at"] if is_under_way else None
 
 
 def items_note(step: Document) -> str:

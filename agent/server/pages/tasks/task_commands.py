@@ -9,6 +9,7 @@ from agent.server.pages.framework.page_request import PageRequest
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, workflow_versions
 from agent.tasks.operator.state_table import COMMANDS
+from agent.tasks.read_models import transcript
 
 Document = dict[str, Any]
 
@@ -37,7 +38,7 @@ def offered_commands(
         *_retries(connection, task),
         _fork(),
         _signal(),
-        _budget(),
+        *_budget(task),
         _cancel(task),
     ]
     return [
@@ -56,23 +57,23 @@ def _pause(task: Document) -> OfferedCommand:
     running = _names([step for step in task["steps"] if step["status"] == "running"])
     text = "Nothing new starts until you resume it."
     if running:
-        text += f" What runs now ends, or stops at its next checkpoint: {running}."
+        text += f" What runs now goes on to its end or to its next checkpoint: {running}."
     return OfferedCommand("pause", "Pause", text)
 
 
 def _resume(task: Document) -> OfferedCommand:
-    text = "Goes on where it stopped; what came due in the pause takes effect now."
+    text = "Continues where it stopped. What came due during the pause takes effect now."
     if task["pause_kind"] == "budget":
-        text = "Goes on, and is paused again at its next call unless the budget is raised."
+        text = "Continues, and pauses again at the next call unless the budget is raised."
     return OfferedCommand("resume", "Resume", text)
 
 
 def _cancel(task: Document) -> OfferedCommand:
     running = _names([step for step in task["steps"] if step["status"] == "running"])
     open_children = sum(child["ended_us"] is None for child in task["children"])
-    text = "Ends the task for good; it can be retried later."
+    text = "Stops the task. A retry can continue it later."
     if running:
-        text += f" Stops what runs now: {running}."
+        text += f" It interrupts what runs now: {running}."
     if open_children:
         text += f" Its {_count(open_children, 'open child task', 'open child tasks')} end with it."
     return OfferedCommand("cancel", "Cancel", text, is_danger=True)
@@ -108,7 +109,7 @@ def _is_kept(step: Document) -> bool:
 
 def _fork() -> OfferedCommand:
     text = "Starts a new task from a step that you choose, with the same input or an edited one."
-    return OfferedCommand("fork", "Fork…", text)
+    return OfferedCommand("fork", "Fork", text)
 
 
 def _signal() -> OfferedCommand:
@@ -116,9 +117,18 @@ def _signal() -> OfferedCommand:
     return OfferedCommand("signal", "Send a signal", text)
 
 
-def _budget() -> OfferedCommand:
-    text = "Sets what the task may use of models in total; a task that its budget paused goes on."
-    return OfferedCommand("budget", "Raise the budget", text)
+def _budget(task: Document) -> list[OfferedCommand]:
+    """Return the command for a task that calls models, unless the card of its used-up budget has it."""
+    if task["pause_kind"] == "budget" or not any(map(_may_spend, task["steps"])):
+        return []
+    text = (
+        "Limits what the task, with its child tasks, may use of models from its start to its end."
+    )
+    return [OfferedCommand("budget", "Set the budget", text)]
+
+
+def _may_spend(step: Document) -> bool:
+    return step["kind"] in transcript.MODELLED or step["kind"] == "workflow"
 
 
 def repeated_effects(connection: Connection, task: Document, from_index: int) -> list[str]:

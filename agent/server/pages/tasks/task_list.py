@@ -115,4 +115,5 @@ def _wait(task: dict[str, Any]) -> tuple[str, str]:
         return ""
 
     text = words(task["waiting_for"], moment).strip()
-    return text.removesuffix(" until").removesuffix(" at") if until else text, until
+    # Browsers write a distance from now: "waits, due in 5 h", "tries again in 20 s".
+    return text.replace("waits until", "waits, due").removesuffix(" at") if until else text, until

@@ -8,7 +8,7 @@ from agent.core.clock import SECOND, to_iso
 from agent.core.waits import Signal, Timer, asks_person, from_document
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
-from agent.server.pages.inbox import question_cards
+from agent.server.pages.inbox import budget_cards, question_cards
 from agent.server.pages.tasks import step_words
 from agent.server.pages.tasks.step_list import step_list
 from agent.server.pages.tasks.task_commands import offered_commands
@@ -45,6 +45,7 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
     now = request.context.database.clock.now()
     failed = _failed_step(task)
     steps = step_list(task)
+    budget = _budget(connection, task, request.context.graphs)
     return {
         "task": task,
         "steps": steps,
@@ -56,7 +57,11 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         "failed_log": _log(connection, task, failed),
         "signals": _signals(task),
         "waits": _waits(task),
-        "budget": _budget(connection, task, request.context.graphs),
+        "budget": budget,
+        "used_up": budget_cards.card_of(connection, task),
+        "limited_steps": [
+            each["step"] for each in (budget or {}).get("budgets", []) if each["step"]
+        ],
         "commands": offered_commands(connection, task, request),
         "events": _events(connection, task_id),
         "live_tasks": [task_id, *(child["id"] for child in task["children"])],

@@ -12,6 +12,7 @@ from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.pages.framework.sent_forms import key_of
+from agent.server.pages.framework.templates import duration
 from agent.server.problems import Problem
 from agent.store.db.database import Connection, Database
 from agent.tasks.errors import RefusedError
@@ -29,6 +30,7 @@ EVERY_SECONDS: Final = 20.0
 _PAGE: Final = 25
 _FIRINGS: Final = 30
 _MOST_INSTANTS: Final = 50
+_LABELS: Final = {"timezone": "Time zone", "most": "At most"}
 _FILTERS: Final[dict[str, dict[str, str]]] = {
     "": {},
     "schedules": {"kind": "schedule"},
@@ -77,12 +79,33 @@ def trigger_page(connection: Connection, request: PageRequest) -> Document:
     )
     return {
         "trigger": trigger,
+        "definition": _definition(trigger["definition"]),
         "firings": firings,
         "is_first_page": "cursor" not in request.query,
         "next": request.url(cursor=following) if following else None,
         "backfill": _dry_run(database, trigger_id, request.query),
         "every_seconds": int(EVERY_SECONDS),
     }
+
+
+def _definition(definition: Document) -> list[tuple[str, Any]]:
+    """Return the keys of a definition that say something, in words; durations with their units."""
+    lines: list[tuple[str, Any]] = []
+    for name, value in definition.items():
+        if isinstance(value, dict):
+            value = {key: each for key, each in value.items() if not _is_empty(each)}
+            value = next(iter(value.values())) if list(value) in (["url"], ["path"]) else value
+        if name == "id" or _is_empty(value):
+            continue
+        if name.endswith("_seconds") and isinstance(value, int | float):
+            name, value = name.removesuffix("_seconds"), duration(value)
+        label = _LABELS.get(name, name.replace("_", " ").capitalize())
+        lines.append((label, "yes" if value is True else value))
+    return lines
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or value in ("", {}, [])
 
 
 def _dry_run(database: Database, trigger_id: str, query: Mapping[str, str]) -> Document | None:

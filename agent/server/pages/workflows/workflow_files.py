@@ -5,19 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from markupsafe import Markup
+
+from agent.server.pages.workflows.yaml_colours import coloured
 from agent.workflows.diagnostics import Problem, WorkflowError
 from agent.workflows.directory import Entry
 from agent.workflows.loader import read_content
 
 _MOST_FILES: Final = 20
 _MOST_LINES: Final = 3000
+_MOST_COLOURED: Final = 500
+"""Marks make a page larger; a source of this length was written by a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """One line of a source; `mark` is why it stands out: bad, mark, new, old or nothing."""
 
-    text: str
+    text: str | Markup
     mark: str = ""
     note: str = ""
 
@@ -54,13 +59,14 @@ def source_lines(text: str, problems: tuple[Problem, ...] = ()) -> list[SourceLi
             wrong.setdefault(problem.line, []).append(problem.message)
     lines = text.splitlines()[:_MOST_LINES]
     triggers = _trigger_lines(lines)
+    shown = [*coloured(lines[:_MOST_COLOURED]), *lines[_MOST_COLOURED:]]
     return [
         SourceLine(
             line,
             "bad" if number in wrong else "mark" if number in triggers else "",
             "; ".join(wrong.get(number, ())),
         )
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(shown, 1)
     ]
 
 

@@ -32,6 +32,7 @@ EVERY_SECONDS: Final = 20.0
 _PAGE: Final = 50
 _MOST_VERSIONS: Final = 30
 _MOST_TRIGGERS: Final = 20
+_MOST_REMARKS: Final = 10
 _CONTEXT_LINES: Final = 3
 _DIFF_MARKS: Final = {"+": "new", "-": "old", "@": "at"}
 
@@ -47,6 +48,7 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
     shown = found[:_PAGE]
     return {
         "workflows": [_entry(row) for row in shown],
+        "remarks": _remarks(request),
         "broken": [] if cursor else broken_files(_files(request)),
         "directory": str(request.context.settings.workflow_directory),
         "search": search,
@@ -59,6 +61,10 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
 def _files(request: PageRequest) -> tuple[Entry, ...]:
     context = request.context
     return context.workflow_files.scanned(context.settings.workflow_directory)
+
+
+def _remarks(request: PageRequest) -> dict[str, list[str]]:
+    return request.context.workflow_files.remarks(request.context.settings)
 
 
 def _entry(row: Document) -> Document:
@@ -91,7 +97,8 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "graph": workflow_graph(graph),
         "lines": source_lines(workflow["source"] or ""),
         "broken": [each for each in files if each.path == workflow["file"]],
-        "members": form_values.input_members(graph),
+        "remarks": _remarks(request).get(name, [])[:_MOST_REMARKS] if is_latest else [],
+        "members": form_values.input_members(graph, workflow["source"]),
         "has_inputs": bool(graph.inputs),
         "input_text": harmless_json(_defaults(graph), indent=2),
         "versions": workflow["versions"][:_MOST_VERSIONS],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agent.server.pages.drawings.timeline import (
     GAP_PERCENT,
     MAX_GAPS,
+    Gap,
     Span,
     TimelineRow,
     draw_timeline,
@@ -26,6 +27,18 @@ def rows(draw: st.DrawFn) -> list[TimelineRow]:
         length = draw(st.integers(0, DAY))
         spans.append(Span(start, start + length, "succeeded", "", draw(st.booleans())))
     return [TimelineRow("step", (span,)) for span in spans]
+
+
+def test_labels_of_gaps_stay_inside() -> None:
+    """At an edge a label ends or begins with its gap; a phone would cut one that is centred there."""
+    runs = [(0, 1), (DAY, DAY + 1), (2 * DAY, 2 * DAY + 1)]
+    spans = [Span(start * 1, end + SECOND, "succeeded", "") for start, end in runs]
+    waits = [Span(2 * DAY + SECOND, 4 * DAY, "waiting", "", is_wait=True)]
+    *inner, last = draw_timeline([TimelineRow("step", (*spans, *waits))]).gaps
+    assert [gap.label[1] for gap in inner] == ["middle"] * len(inner)
+    assert last.label == (last.x + last.width, "end")
+    first = Gap(0.0, GAP_PERCENT, DAY)
+    assert first.label == (0.0, "start")
 
 
 @settings(max_examples=50, deadline=None)

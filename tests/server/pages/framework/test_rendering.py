@@ -60,9 +60,14 @@ def test_a_session_is_no_token(running: Running, visitor: httpx.Client) -> None:
 def test_a_person_at_a_wrong_address_sees_a_page(running: Running, visitor: httpx.Client) -> None:
     """A browser gets a page, with the way back or how to sign in; a program gets a problem document."""
     browser = {"Accept": "text/html,application/xhtml+xml"}
-    missing = visitor.get("/tasks/a/b/c", headers=browser)
-    assert (missing.status_code, "Go to the inbox" in missing.text) == (404, True)
+    for path in ("/tasks/a/b/c", "/nowhere"):
+        missing = visitor.get(path, headers=browser)
+        assert (missing.status_code, "Go to the inbox" in missing.text) == (404, True), path
+    for path in ("/api/v1/tasks", "/metrics", "/mcp"):
+        assert visitor.get(path, headers=browser).status_code == 401, "a session is no token"
     with running.client("") as stranger:
+        assert "<h1>Signed out</h1>" in stranger.get("/nowhere", headers=browser).text
+        assert stranger.get("/nowhere").json()["status"] == 401
         assert "<h1>" in stranger.get("/sign-in", headers=browser).text
         assert stranger.get("/sign-in").json()["status"] == 404
 

@@ -51,7 +51,7 @@ def test_a_used_up_budget_is_raised(
     running.wait_for_task(client, task_id, "paused")
     page = visitor.get("/").text
     assert f'id="budget-{task_id}"' in page
-    assert "Tokens in all" in page and "Minutes in all" not in page
+    assert "Tokens in total" in page and "Minutes in total" not in page
     assert "of 10 used" in page
     address = f"/tasks/{task_id}/budget"
     for wrong in ({}, {"tokens": "many"}, {"tokens": "-5"}):
@@ -73,7 +73,10 @@ def test_time_that_is_over_is_raised_in_minutes(
     """A budget of time takes minutes."""
     task_id = _start(client, "timed")
     running.wait_for_task(client, task_id, "paused")
-    assert "Minutes in all" in visitor.get("/").text
+    for path in ("/", f"/tasks/{task_id}"):
+        page = visitor.get(path).text
+        assert "Minutes in total" in page and "Tokens in total" not in page, path
+        assert page.count('name="minutes"') == 1, path
     form = {"csrf": _csrf(visitor), "minutes": "90"}
     assert visitor.post(f"/tasks/{task_id}/budget", data=form).status_code == 303
     running.wait_for_task(client, task_id, "running")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.config.settings import Settings
-from agent.daemon import step_remarks
+from agent.steps.kinds import step_remarks
 from agent.workflows.directory import read_entry
 
 STEPS = """\
