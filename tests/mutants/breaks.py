@@ -531,7 +531,7 @@ MUTANTS: Final = (
         "a lack of file descriptors fails the step",
         "a command that could not be spawned for lack of descriptors fails its step for good",
         "agent/steps/process/gated_process.py",
-        "        if file_descriptors.is_exhaustion(problem):\n"
+        "        if file_descriptors.is_exhaustion(error):\n"
         '            raise OutOfDescriptorsError("a command") from None\n'
         "        raise _refused",
         "        raise _refused",

@@ -228,8 +228,8 @@ class Chat(ABC):
     def _press_button(self, principal: Principal, token: str) -> str:
         try:
             button = buttons.find(self.database, token, self.name, principal.identity)
-        except (NotFoundError, RefusedError) as problem:
-            return str(problem)
+        except (NotFoundError, RefusedError) as error:
+            return str(error)
         return self.handler.answer(principal, button.approval_id, button.said)
 
     def _handle_text(

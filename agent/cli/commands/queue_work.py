@@ -68,9 +68,9 @@ def work(
             end_seconds=grace_seconds + 5,
             name=name,
         ).run(limit=1 if is_once else None, until_empty=is_drain)
-    except QueueError as problem:
-        refused = problem.status is not None
-        raise CommandError(str(problem), Exit.REFUSED if refused else Exit.NO_DATABASE) from None
+    except QueueError as error:
+        refused = error.status is not None
+        raise CommandError(str(error), Exit.REFUSED if refused else Exit.NO_DATABASE) from None
 
 
 def _seconds(option: str, text: str) -> float:

@@ -219,8 +219,8 @@ def _spawn(threads: UnboundedThreads) -> tuple[WorkerProcess, socket.socket]:
     try:
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
-    except OSError as problem:
-        if file_descriptors.is_exhaustion(problem):
+    except OSError as error:
+        if file_descriptors.is_exhaustion(error):
             raise OutOfDescriptorsError("a process") from None
         raise
     os.set_blocking(reading, False)
@@ -235,10 +235,10 @@ def _spawn(threads: UnboundedThreads) -> tuple[WorkerProcess, socket.socket]:
             env={**os.environ, **watcher_marks()},
             start_new_session=True,
         )
-    except OSError as problem:
+    except OSError as error:
         ours.close()
         os.close(reading)
-        text = f"a process for the step cannot be started: {problem}"
+        text = f"a process for the step cannot be started: {error}"
         raise DefiniteFailure(text, code="cannot_start", kind="limit") from None
     finally:
         theirs.close()

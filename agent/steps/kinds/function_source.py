@@ -61,9 +61,9 @@ def _argument_problem(call: str, signature: inspect.Signature, given: frozenset[
         arguments["ctx"] = None
     try:
         signature.bind(**arguments)
-    except TypeError as problem:
+    except TypeError as error:
         takes = ", ".join(str(each) for each in signature.parameters.values() if each.name != "ctx")
-        return f"{call} does not accept the keys under with: {problem}; it takes ({takes})"
+        return f"{call} does not accept the keys under with: {error}; it takes ({takes})"
     return None
 
 

@@ -88,8 +88,8 @@ def _sender(asked: Mailbox | None, account: MailSettings) -> Mailbox:
     """Return the sender: the account's own, or another of its addresses."""
     try:
         own, *others = [parse_mailbox(each) for each in (account.from_, *account.also_from)]
-    except ValueError as problem:
-        raise _refused(f"from or also_from of the account: {problem}") from None
+    except ValueError as error:
+        raise _refused(f"from or also_from of the account: {error}") from None
     if asked is None:
         return own
     for allowed in (own, *others):
@@ -209,11 +209,11 @@ class _Sending:
             return None
         try:
             password: str = self._context.secrets.resolve(account.password, frozenset({()}))
-        except DefiniteFailure as problem:
+        except DefiniteFailure as error:
             raise DefiniteFailure(
-                f"password of [mail.{self._name}]: {problem}",
-                code=problem.error.code,
-                kind=problem.error.kind,
+                f"password of [mail.{self._name}]: {error}",
+                code=error.error.code,
+                kind=error.error.kind,
                 may_retry=False,
             ) from None
         return Login(account.user, password)
@@ -222,9 +222,9 @@ class _Sending:
         now = self._context.services.clock.now()
         try:
             return await asyncio.to_thread(written, self._letter, identity, now)
-        except Exception as problem:
+        except Exception as error:
             # Nothing is sent yet: whatever the standard library refuses is a definite failure.
-            raise _refused(f"the mail cannot be written: {problem}") from problem
+            raise _refused(f"the mail cannot be written: {error}") from error
 
     def _summary(self, identity: str, size: int | None) -> dict[str, Json]:
         letter = self._letter
@@ -248,8 +248,8 @@ class _Sending:
             is_there = await self._in_mailbox(
                 lambda mailbox: sent_folder.has_message(mailbox, folder, identity)
             )
-        except (MailboxError, TimeoutError) as problem:
-            self._context.log(f"reconcile: whether the mail was sent is still unknown: {problem}")
+        except (MailboxError, TimeoutError) as error:
+            self._context.log(f"reconcile: whether the mail was sent is still unknown: {error}")
             return None
         if not is_there:
             self._context.log(
@@ -297,8 +297,8 @@ class _Sending:
             await self._in_mailbox(
                 lambda mailbox: sent_folder.append(mailbox, folder, message, identity)
             )
-        except Exception as problem:
-            text = str(problem) or "the server did not answer in time"
+        except Exception as error:
+            text = str(error) or "the server did not answer in time"
             self._context.log(f"the mail was sent, and its copy was not saved: {text}")
             return {"saved": False, "save_problem": text}
         return {"saved": True}

@@ -107,8 +107,8 @@ class _Sender:
         try:
             for part in await self._parts(delivery.recipient.channel):
                 delivery.message_ids.append(await self._send(delivery.recipient, part))
-        except DefiniteFailure as failure:
-            delivery.failure = failure
+        except DefiniteFailure as error:
+            delivery.failure = error
 
     async def _parts(self, channel: str) -> list[MessagePart]:
         config = self._config
@@ -205,8 +205,8 @@ def _recipient(name: str, config: MessageConfig, context: StepContext) -> Recipi
         return Recipient(origin.channel, origin.recipient, config.thread or origin.thread)
     try:
         recipient = parse_recipient(name)
-    except ValueError as problem:
-        raise _refused("bad_recipient", str(problem)) from None
+    except ValueError as error:
+        raise _refused("bad_recipient", str(error)) from None
     if recipient.channel == "apprise" and name not in _written(context):
         # The result of a template is data, and data must not be able to name a secret.
         raise _refused("bad_recipient", f"{name} must be written in the definition itself")

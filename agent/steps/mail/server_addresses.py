@@ -29,8 +29,8 @@ def checked_addresses(
     """
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as problem:
-        raise UnresolvedServerError(f"{host} cannot be resolved: {problem}") from None
+    except (OSError, UnicodeError) as error:
+        raise UnresolvedServerError(f"{host} cannot be resolved: {error}") from None
     addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
     shown = ", ".join(sorted(set(map(str, addresses))))
     if tls == PLAIN and not all(

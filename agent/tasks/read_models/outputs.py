@@ -93,6 +93,6 @@ def child_result(
         try:
             graph = graphs.get(connection, name, version)
             result["output"] = task_output(connection, task_id, graph, read_value)
-        except OutputError as problem:
-            result["error"] = problem.document()
+        except OutputError as exception:
+            result["error"] = exception.document()
     return result

@@ -105,8 +105,8 @@ def _result(
         return None, error
     try:
         return outputs.task_output(connection, task["id"], graph), error
-    except outputs.OutputError as problem:
-        return None, problem.document()
+    except outputs.OutputError as exception:
+        return None, exception.document()
 
 
 def _relative(row: dict[str, Any]) -> Document:

@@ -106,8 +106,8 @@ class CalendarClient:
             response = await Exchange(self._context, is_effect=False).fetch(
                 method, url, values, set(self._headers), limit_bytes
             )
-        except DefiniteFailure as problem:
-            text = str(problem).replace(url, shown(url))
+        except DefiniteFailure as error:
+            text = str(error).replace(url, shown(url))
             raise SourceError(redact(f"{shown(url)}: {text}")) from None
         if response.body is None:
             raise SourceError(f"{shown(url)}: the response is larger than {limit_bytes} bytes")
@@ -185,8 +185,8 @@ async def _resources(response: Response, context: PollContext) -> list[dict[str,
         found: list[dict[str, Json]] = await parse_apart(
             "caldav_document", response.body, {}, context
         )
-    except SourceError as problem:
-        raise SourceError(redact(f"the answer of {shown(response.url)} {problem}")) from None
+    except SourceError as error:
+        raise SourceError(redact(f"the answer of {shown(response.url)} {error}")) from None
     return found
 
 
@@ -204,8 +204,8 @@ async def _authorization(keys: dict[str, Any]) -> dict[str, str]:
     if keys.get("password") is not None:
         try:
             password = await Secrets().read(keys["password"], frozenset({()}))
-        except DefiniteFailure as problem:
-            raise SourceError(f"the password for {shown(keys['url'])}: {problem}") from None
+        except DefiniteFailure as error:
+            raise SourceError(f"the password for {shown(keys['url'])}: {error}") from None
     encoded = base64.b64encode(f"{keys['user']}:{password}".encode()).decode("ascii")
     if password:
         everywhere.hide(encoded, f"{keys['user']} {keys['password']}")

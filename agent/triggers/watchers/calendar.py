@@ -157,9 +157,9 @@ class CalendarSource:
             found: dict[str, Json] = await parse_apart(
                 "calendar_document", response.body, options, context
             )
-        except SourceError as problem:
+        except SourceError as error:
             kind = response.content_type[:80] or "without a content type"
-            raise SourceError(f"{shown(response.url)} ({kind}) {problem}") from None
+            raise SourceError(f"{shown(response.url)} ({kind}) {error}") from None
         return found
 
     def _compare(

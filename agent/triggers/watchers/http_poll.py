@@ -67,8 +67,8 @@ async def get(
         headers |= await Secrets().read(given, secret_paths)
         secret_names = {str(path[0]) for path in secret_paths}
         response = await _fetch(url, headers, secret_names, context)
-    except DefiniteFailure as problem:
-        text = str(problem).replace(url, shown(url))
+    except DefiniteFailure as error:
+        text = str(error).replace(url, shown(url))
         raise SourceError(redact(f"{shown(url)}: {text}")) from None
     if response.status == 304 and validators:
         # The answer need not repeat the validators.
@@ -189,14 +189,14 @@ def without_password(url: str) -> str:
     return re.sub(r"^(\w+://)[^/?#@]*@", r"\1", url)
 
 
-def unreadable(url: str, fetched: Fetched, problem: Exception) -> SourceError:
+def unreadable(url: str, fetched: Fetched, error: Exception) -> SourceError:
     """Return the error of a document that could not be used: what is wrong, and what came."""
     body = fetched.body or b""
     # Redacted before it is cut: a part of a secret would not be found.
     start = redact(body[:_SEARCHED_LENGTH].decode("utf-8", "replace").replace("\0", ""))
     came = repr(" ".join(start.split())[:_SHOWN_BODY_LENGTH]) if body else "an empty body"
     kind = redact(fetched.content_type)[:_SHOWN_BODY_LENGTH] or "without a content type"
-    text = redact(str(problem))[:_SHOWN_PROBLEM_LENGTH]
+    text = redact(str(error))[:_SHOWN_PROBLEM_LENGTH]
     return SourceError(f"{shown(url)}: {text} (what came: {kind}, {came})")
 
 

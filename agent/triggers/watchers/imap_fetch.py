@@ -57,8 +57,8 @@ def _search_by_headers(connection: ImapConnection, filters: dict[str, str]) -> l
     criteria = str(imap_tools.AND(**values))
     try:
         return _uids(connection, criteria, None if criteria.isascii() else "UTF-8")
-    except (imap_tools.ImapToolsError, connection.mailbox.client.error) as problem:
-        if isinstance(problem, connection.mailbox.client.abort):
+    except (imap_tools.ImapToolsError, connection.mailbox.client.error) as error:
+        if isinstance(error, connection.mailbox.client.abort):
             raise
         return None
 

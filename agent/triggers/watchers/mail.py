@@ -76,8 +76,8 @@ async def _run(
     """Run a blocking function of a connection in a thread; cancelled, abort the connection."""
     try:
         return await poll_threads.start(context, lambda: connection.session(function))
-    except MailboxError as problem:
-        raise SourceError(str(problem), retry_seconds=problem.retry_seconds) from None
+    except MailboxError as error:
+        raise SourceError(str(error), retry_seconds=error.retry_seconds) from None
     finally:
         connection.abort()
 
@@ -287,9 +287,9 @@ class MailListener:
             try:
                 if not await self._idle(context, account):
                     return
-            except SourceError as problem:
+            except SourceError as error:
                 # The poll reports what is wrong; a listener only tries again.
-                retry_seconds = problem.retry_seconds or 0.0
+                retry_seconds = error.retry_seconds or 0.0
             if context.clock.monotonic() - opened_at >= _LASTING_SECONDS:
                 backoff.reset()
             await asyncio.sleep(max(backoff.next_seconds(), retry_seconds))

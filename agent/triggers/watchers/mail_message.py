@@ -44,9 +44,9 @@ def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) ->
         data |= _headers(message)
         data |= _body(message, is_cut=is_cut) if has_body else _NO_BODY
         return _fitting(data)
-    except Exception as problem:
+    except Exception as error:
         # The parser of the standard library fails on messages that were made to break it.
-        return unparsed(folder, uid, size, f"{type(problem).__name__}: {problem}")
+        return unparsed(folder, uid, size, f"{type(error).__name__}: {error}")
 
 
 def unparsed(folder: str, uid: int, size: int, problem: str) -> dict[str, Json]:
