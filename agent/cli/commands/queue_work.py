@@ -88,8 +88,8 @@ def _address() -> tuple[str, str]:
     from agent.cli.client import address
     from agent.cli.output import terminal
 
-    if (given := invocation.server_url()) is not None:
-        url, token, _ = address.remote_agent(given, session.any_settings(), terminal.note)
+    if (server := invocation.server_url()) is not None:
+        url, token, _ = address.remote_agent(server, session.any_settings(), terminal.note)
         return url, token
     settings = session.settings()
     return address.running_agent(settings), address.token(settings, is_here=True)

@@ -82,8 +82,8 @@ class ToolUser:
                 # The task that this one retries may have it: then nothing is asked again.
                 may_ask = not context.calls.has_answer(request.action, again.body)
                 person = tool_questions.Person(tool.name, again.body, self._config, context)
-                given = person.answers(asks, may_ask=may_ask)
-                tool_run.answers = {**tool_run.answers, **given}
+                answers = person.answers(asks, may_ask=may_ask)
+                tool_run.answers = {**tool_run.answers, **answers}
                 answer = await context.perform(
                     again, lambda call: self._perform(tool_run, call, seconds)
                 )

@@ -124,13 +124,13 @@ class Job:
 
     async def _attempt(self) -> Outcome:
         spec = self._spec
-        given = job_spec.attempt_of(spec)
+        attempt_input = job_spec.attempt_of(spec)
         directory = spec["limits"]["directory"]
         here = directory if directory and Path(directory).is_dir() else None
         services = Services(Clock(), self._journal, job_spec.limits_of(spec, here))
         secrets = Secrets()
         context = StepContext(
-            given, self._signals, services, secrets, Calls(given, services, secrets)
+            attempt_input, self._signals, services, secrets, Calls(attempt_input, services, secrets)
         )
         context.secret_paths = frozenset(tuple(path) for path in spec["secret_paths"])
         kind = KINDS[spec["kind"]]

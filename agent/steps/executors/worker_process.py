@@ -198,10 +198,10 @@ class WorkerProcess:
                 self._context.log_text("stderr", text.removesuffix("\n"))
 
 
-def _result(done: Message) -> Json:
-    problem = done.get("problem")
+def _result(message: Message) -> Json:
+    problem = message.get("problem")
     if problem is None:
-        return done["output"]
+        return message["output"]
     if problem["type"] == "memory":
         raise ProcessDiedError(problem["message"], "memory_limit")
     raise raised(problem)

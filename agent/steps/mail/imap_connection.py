@@ -298,10 +298,10 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
 def server_text(error: Exception) -> str:
     """Return what a server said, in one bounded line without secrets."""
     result = getattr(error, "command_result", None)
-    said = result[1] if result is not None else error.args[-1] if error.args else error
-    if isinstance(said, list):
-        said = next((line for line in said if line), b"")
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    answer = result[1] if result is not None else error.args[-1] if error.args else error
+    if isinstance(answer, list):
+        answer = next((line for line in answer if line), b"")
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
     line = " ".join(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", everywhere.redact(text)).split())
     return line[:_TEXT_LENGTH] or type(error).__name__
 

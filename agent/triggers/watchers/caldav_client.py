@@ -68,8 +68,8 @@ class CalendarClient:
         """Ask for properties of a resource, and with depth 1 of those in it."""
         query = Element(names.dav("propfind"))
         wanted = SubElement(query, names.PROP)
-        for each in properties:
-            SubElement(wanted, each)
+        for name in properties:
+            SubElement(wanted, name)
         return await self.send("PROPFIND", url, {"Depth": str(depth)}, _xml(query))
 
     async def events(self, url: str, span: tuple[datetime, datetime] | None) -> Response:
@@ -80,7 +80,7 @@ class CalendarClient:
         calendar = SubElement(SubElement(query, names.caldav("filter")), kind, name="VCALENDAR")
         event = SubElement(calendar, kind, name="VEVENT")
         if span is not None:
-            start, end = (f"{each.astimezone(UTC):%Y%m%dT%H%M%SZ}" for each in span)
+            start, end = (f"{instant.astimezone(UTC):%Y%m%dT%H%M%SZ}" for instant in span)
             SubElement(event, names.caldav("time-range"), start=start, end=end)
         return await self.send("REPORT", url, {"Depth": "1"}, _xml(query))
 
@@ -154,15 +154,17 @@ async def find_calendar(
     response = await client.propfind(urljoin(response.url, home or ""), _ABOUT, 1)
     check_status(response, 207)
     found = await _resources(response, context)
-    calendars = [each for each in found if each["is_calendar"] and each["has_events"]]
+    calendars = [
+        collection for collection in found if collection["is_calendar"] and collection["has_events"]
+    ]
     return urljoin(response.url, str(_chosen(url, calendars, name)["href"]))
 
 
 def _chosen(url: str, calendars: list[dict[str, Json]], name: str | None) -> dict[str, Json]:
-    fitting = [each for each in calendars if name is None or _is_named(each, name)]
+    fitting = [calendar for calendar in calendars if name is None or _is_named(calendar, name)]
     if len(fitting) == 1:
         return fitting[0]
-    known = sorted(_name(each) for each in calendars)
+    known = sorted(_name(calendar) for calendar in calendars)
     names = ", ".join(map(repr, known[:_CALENDARS_SHOWN])) or "none"
     if name is None:
         raise SourceError(f"{shown(url)} has several calendars or none; name one: {names}")

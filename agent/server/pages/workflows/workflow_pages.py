@@ -90,7 +90,7 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "is_latest": is_latest,
         "graph": workflow_graph(graph),
         "lines": source_lines(workflow["source"] or ""),
-        "broken": [each for each in files if each.path == workflow["file"]],
+        "broken": [file for file in files if file.path == workflow["file"]],
         "members": form_values.input_members(graph),
         "has_inputs": bool(graph.inputs),
         "input_text": harmless_json(_defaults(graph), indent=2),
