@@ -162,8 +162,8 @@ def _check(
     """Return the decision that an answer makes; raise if it does not fit its question."""
     try:
         json_values.encode([principal.identity, comment, value, edits], "the answer")
-    except json_values.NotPlainJsonError as problem:
-        raise InvalidAnswerError(str(problem)) from None
+    except json_values.NotPlainJsonError as error:
+        raise InvalidAnswerError(str(error)) from None
     if comment is not None and len(comment) > MAX_COMMENT:
         raise InvalidAnswerError(f"the comment is longer than {MAX_COMMENT:,} characters")
     verbs = _VERBS.get(row.kind, ("approve", "deny"))
@@ -233,10 +233,10 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
     try:
         config = approval_gate.apply_edits(request["config"], edits)
         prepare.check_config(KINDS[request["kind"]], config)
-    except ValueError as problem:
-        raise InvalidAnswerError(str(problem)) from None
-    except DefiniteFailure as problem:
-        raise InvalidAnswerError(problem.error.message) from None
+    except ValueError as error:
+        raise InvalidAnswerError(str(error)) from None
+    except DefiniteFailure as error:
+        raise InvalidAnswerError(error.error.message) from None
     return request_hash(approval_gate.gated_request(request["kind"], config))
 
 

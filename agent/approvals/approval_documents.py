@@ -110,17 +110,21 @@ def _document(
 def _request(connection: Connection, row: ApprovalRow) -> Json:
     """Return the request; of one that is stored as an artifact, how it begins."""
     request = _loaded(row.request)
-    asked = request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
-    if not isinstance(asked, dict) or asked.keys() != {artifact_rows.REFERENCE_KEY}:
+    unknown_request = (
+        request.get("request") if row.kind == "unknown" and isinstance(request, dict) else None
+    )
+    if not isinstance(unknown_request, dict) or unknown_request.keys() != {
+        artifact_rows.REFERENCE_KEY
+    }:
         return request
     try:
-        content = artifact_rows.get(connection, str(asked[artifact_rows.REFERENCE_KEY]))
+        content = artifact_rows.get(connection, str(unknown_request[artifact_rows.REFERENCE_KEY]))
     except StoreError as error:
-        return {**request, "request": {**asked, "problem": error.message}}
+        return {**request, "request": {**unknown_request, "problem": error.message}}
     if content is None:
         return request
     begins = content.decode("utf-8", "replace")[:_MOST_SHOWN]
-    return {**request, "request": {**asked, "begins": begins}}
+    return {**request, "request": {**unknown_request, "begins": begins}}
 
 
 def _loaded(text: str | None) -> Json:

@@ -36,7 +36,7 @@ def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
             *_due(connection, clock.now()),
             *store.decided_and_waiting(connection, since),
         ]
-    done: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     operator = Operator(database, clock)
     for task_id, step_id in dict.fromkeys((str(task), str(step)) for task, step in due):
         try:
@@ -44,13 +44,13 @@ def check_due(database: Database, clock: Clock, since: int = 0) -> Counter[str]:
                 for values in reads.steps_by_id(tx, STEP_COLUMNS, [step_id]):
                     step = locked.add(StepRow.read(values))
                     if (action := approvals.check(tx, locked, step)) is not None:
-                        done[action] += 1
+                        counts[action] += 1
         except NotFoundError:
             continue
         except (RefusedError, ValueError) as error:
             # One unreadable task must not stop the others, or the agent's start.
             log.error("task.unreadable", task=task_id, error=str(error))
-    return done
+    return counts
 
 
 def _due(connection: Connection, now: int) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ class ApprovalCheck:
     def run(self) -> None:
         """Check once. After a failure the next check covers the same time again."""
         started = self._clock.now()
-        done = check_due(self._database, self._clock, self._since)
+        counts = check_due(self._database, self._clock, self._since)
         self._since = max(0, started - OVERLAP_US)
-        if done:
-            log.info("approvals.checked", **done)
+        if counts:
+            log.info("approvals.checked", **counts)

@@ -50,7 +50,7 @@ class TerminalInbox:
                 ends, position = self._ends(connection, cursor.position)
                 texts += ends
             is_moved = cursor is None or position != cursor.position
-        return News(texts, [each.id for each in messages], position if is_moved else None)
+        return News(texts, [message.id for message in messages], position if is_moved else None)
 
     def confirm(self, news: News) -> None:
         """Record that news were shown."""

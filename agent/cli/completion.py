@@ -119,11 +119,11 @@ def _read(words: list[str]) -> _Line:
 
 def _option(command: Any, word: str) -> Any:
     name = word.partition("=")[0]
-    return next((each for each in _options(command) if name in each.opts), None)
+    return next((option for option in _options(command) if name in option.opts), None)
 
 
 def _options(command: Any) -> list[Any]:
-    return [each for each in command.params if each.param_type_name == "option"]
+    return [param for param in command.params if param.param_type_name == "option"]
 
 
 def _use_options(line: _Line) -> None:
@@ -161,7 +161,7 @@ def _arguments(line: _Line) -> Iterator[Candidate]:
         # `get` may be left out.
         yield from _config_keys(line)
         return
-    expected = [each for each in line.command.params if each.param_type_name == "argument"]
+    expected = [param for param in line.command.params if param.param_type_name == "argument"]
     if not expected:
         return
     count = len(line.arguments)

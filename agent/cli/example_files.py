@@ -72,4 +72,4 @@ def _needed(file: Path) -> Iterator[Path]:
                 yield file.parent / f"{name}{suffix}"
     for name in _DIRECTORY.findall(text):
         if (file.parent / name).is_dir():
-            yield from sorted(each for each in (file.parent / name).rglob("*") if each.is_file())
+            yield from sorted(path for path in (file.parent / name).rglob("*") if path.is_file())

@@ -42,8 +42,8 @@ def _lines() -> Iterator[str]:
     for group in registry.GROUPS:
         yield ""
         yield f"{group}:"
-        commands = [each for each in registry.COMMANDS if each.group == group]
-        yield from _columns(((each.name, each.help) for each in commands), width)
+        commands = [entry for entry in registry.COMMANDS if entry.group == group]
+        yield from _columns(((entry.name, entry.help) for entry in commands), width)
 
     yield ""
     yield "Examples:"

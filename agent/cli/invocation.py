@@ -50,8 +50,8 @@ def _name() -> str:
     # The program may not be on the PATH.
     own = Path(sys.argv[0])
     # As `shutil.which` does it, which takes long to load.
-    places = [Path(each, "agent") for each in os.get_exec_path()]
-    on_path = next((each for each in places if os.access(each, os.X_OK)), None)
+    places = [Path(directory, "agent") for directory in os.get_exec_path()]
+    on_path = next((place for place in places if os.access(place, os.X_OK)), None)
     if own.name != "agent" or (on_path is not None and on_path.absolute() == own.absolute()):
         return "agent"
     try:

@@ -71,8 +71,8 @@ def _commands(built: Any) -> Iterator[str]:
 
 
 def _command(path: list[str], command: Any) -> Iterator[str]:
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    words = [_escaped(_shown_argument(each)) for each in arguments]
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    words = [_escaped(_shown_argument(param)) for param in arguments]
     yield f".SS agent {_escaped(' '.join(path))} {' '.join(words)}".rstrip()
     yield from _paragraphs(command.help or "")
     for argument in arguments:

@@ -55,7 +55,7 @@ class _PlainFirst:
     def _is_plain(self, value: Any) -> bool:
         annotation = self._descriptor.annotation
         if annotation == list[str]:
-            return isinstance(value, list | tuple) and all(type(each) is str for each in value)
+            return isinstance(value, list | tuple) and all(type(item) is str for item in value)
         return annotation in (str, int, float, bool) and type(value) is annotation
 
     def _whole_number(self, value: Any) -> int | None:

@@ -71,9 +71,9 @@ def _build(entry: registry.Command) -> Any:
     if examples := EXAMPLES.get(entry.name):
         # A backspace keeps the lines as they are.
         command.epilog = "\b\n" + "\n".join(["Examples:", *lines(examples)])
-    for each in (command, *getattr(command, "commands", {}).values()):
-        plain_values.keep(each)
-        help_lines.name_arguments(each)
+    for subcommand in (command, *getattr(command, "commands", {}).values()):
+        plain_values.keep(subcommand)
+        help_lines.name_arguments(subcommand)
     return command
 
 

@@ -24,7 +24,9 @@ class _UnusualError(Exception):
 
 def command_of(words: list[str]) -> Callable[[], None] | None:
     """Return what a command line asks for, ready to be called; None if the line is not a usual one."""
-    entry = next((each for each in registry.COMMANDS if words[:1] == [each.name]), None)
+    entry = next(
+        (candidate for candidate in registry.COMMANDS if words[:1] == [candidate.name]), None
+    )
     if entry is None:
         return None
     command = getattr(import_module(f"agent.cli.commands.{entry.module}"), entry.attribute)

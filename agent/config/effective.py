@@ -63,9 +63,9 @@ def shown(key: str, value: Any) -> Any:
         case str():
             return _QUERY_SECRET.sub(rf"\g<start>{HIDDEN}", _hide(name, value))
         case Mapping() if name == "headers":
-            return {each: _reference_or_hidden(item) for each, item in value.items()}
+            return {member: _reference_or_hidden(item) for member, item in value.items()}
         case Mapping():
-            return {each: shown(str(each), item) for each, item in value.items()}
+            return {member: shown(str(member), item) for member, item in value.items()}
         case list() if name == "args":
             return list(_arguments(value))
         case list():

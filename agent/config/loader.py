@@ -81,12 +81,12 @@ def read(
     if text is None:
         text = "" if place.file is None else _read(place.file)
     document = _parse(place.file, text)
-    variables, given = _read_environment(environment), _read_options(options)
-    problems = _check_file(place.file, text, document) + variables.problems + given.problems
+    variables, overrides = _read_environment(environment), _read_options(options)
+    problems = _check_file(place.file, text, document) + variables.problems + overrides.problems
     if problems:
         raise ConfigError(problems)
     merged = _parse(place.file, text)
-    for layer in (variables, given):
+    for layer in (variables, overrides):
         for key, value in layer.values.items():
             put(merged, key.split("."), value)
     problems = [f"{'.'.join(path)}: {message}" for path, message in problems_of(merged)]
@@ -103,7 +103,7 @@ def read(
         environment,
         tuple(options),
         variables.origins,
-        frozenset(given.values),
+        frozenset(overrides.values),
     )
 
 
@@ -187,6 +187,8 @@ def unknown_key(key: str) -> str:
     section = section_at(path[:-1]) if len(path) > 1 else None
     if section is not None:
         return unknown(path[-1], keys_of(section), "key")
-    every = [f"{name}.{each}" for name, model in sections().items() for each in keys_of(model)]
+    every = [
+        f"{name}.{own_key}" for name, model in sections().items() for own_key in keys_of(model)
+    ]
     near = unknown(key, every, "key")
     return near if "did you mean" in near else unknown(path[0], section_names(), "section")

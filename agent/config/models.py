@@ -114,8 +114,8 @@ class ArtifactSettings(Section):
     def _fits_the_store(self) -> "ArtifactSettings":
         if bool(self.key) != bool(self.secret):
             raise ValueError("key and secret go together")
-        given = self.endpoint_url or self.region or self.key
-        if given and not self.url.startswith(("s3://", "s3a://")):
+        s3_keys = self.endpoint_url or self.region or self.key
+        if s3_keys and not self.url.startswith(("s3://", "s3a://")):
             raise ValueError("endpoint_url, region, key and secret go with an s3:// url")
         if self.options and "://" not in self.url:
             raise ValueError("options go with the url of a store")

@@ -38,7 +38,7 @@ API, or a lease, which all workers of a database must agree on."""
 
 def is_reloaded(key: str) -> bool:
     """Whether a running agent takes over a change of this key."""
-    return any(key == each or key.startswith(f"{each}.") for each in RELOADED)
+    return any(key == reloaded or key.startswith(f"{reloaded}.") for reloaded in RELOADED)
 
 
 def changed_keys(old: Settings, new: Settings) -> list[str]:
@@ -54,8 +54,8 @@ def changed_keys(old: Settings, new: Settings) -> list[str]:
 def merged(old: Settings, new: Settings) -> Settings:
     """Return the old settings with what a reload takes over from the new ones."""
     update: dict[str, Any] = {}
-    for each in RELOADED:
-        section, _, key = each.partition(".")
+    for reloaded in RELOADED:
+        section, _, key = reloaded.partition(".")
         if key:
             current = update.get(section, getattr(old, section))
             value = getattr(getattr(new, section), key)

@@ -228,7 +228,8 @@ class Settings(Section, Locations):
         """The directories whose files may be attached, as absolute paths."""
         base = self.base.absolute()
         return tuple(
-            os.path.normpath(base / Path(each).expanduser()) for each in self.steps.attach_from
+            os.path.normpath(base / Path(directory).expanduser())
+            for directory in self.steps.attach_from
         )
 
 

@@ -72,8 +72,8 @@ def read_bytes(top: int, parts: Sequence[str], max_bytes: int) -> bytes:
     return content
 
 
-def reason_of(problem: OSError) -> str:
+def reason_of(error: OSError) -> str:
     """Return why a file cannot be read, without its directory's path."""
-    if isinstance(problem, NotADirectoryError) or problem.errno == 40:
+    if isinstance(error, NotADirectoryError) or error.errno == 40:
         return "it is not a directory, or a symbolic link, which is not followed"
-    return problem.strerror or type(problem).__name__
+    return error.strerror or type(error).__name__

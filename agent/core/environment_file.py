@@ -56,9 +56,9 @@ class _Reader:
             start = self._at
             try:
                 self._read_entry()
-            except EnvironmentFileError as problem:
+            except EnvironmentFileError as error:
                 # The next line may be right: all problems are reported at once.
-                self.problems.append((self._text.count("\n", 0, start) + 1, str(problem)))
+                self.problems.append((self._text.count("\n", 0, start) + 1, str(error)))
                 self._at = start
             self._at = self._end_of_line(self._at) + 1
 
@@ -139,8 +139,8 @@ class EnvironmentFile:
                 if state is not None:
                     try:
                         self._values = self._read()
-                    except EnvironmentFileError as problem:
-                        self._problem = f"{self.path}: {problem}"
+                    except EnvironmentFileError as error:
+                        self._problem = f"{self.path}: {error}"
                 self._state = state
             if self._problem is not None:
                 raise EnvironmentFileError(self._problem)
@@ -167,14 +167,14 @@ class EnvironmentFile:
             with os.fdopen(descriptor, "rb") as file:
                 self._check(os.fstat(descriptor))
                 content = file.read(_MAX_BYTES + 1)
-        except OSError as problem:
-            raise EnvironmentFileError(f"cannot be read: {problem.strerror}") from None
+        except OSError as error:
+            raise EnvironmentFileError(f"cannot be read: {error.strerror}") from None
         if len(content) > _MAX_BYTES:
             raise EnvironmentFileError(f"is larger than {_MAX_BYTES} bytes")
         try:
             return parse_environment(content.decode("utf-8"))
-        except UnicodeDecodeError as problem:
-            line = content.count(b"\n", 0, problem.start) + 1
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
             raise EnvironmentFileError(f"line {line}: this is not UTF-8") from None
 
     def _check(self, status: os.stat_result) -> None:
@@ -183,8 +183,8 @@ class EnvironmentFile:
             raise EnvironmentFileError("is not a regular file")
         try:
             trust = self._trust()
-        except ValueError as problem:
-            raise EnvironmentFileError(f"trusted_users or trusted_groups: {problem}") from None
+        except ValueError as error:
+            raise EnvironmentFileError(f"trusted_users or trusted_groups: {error}") from None
         for weakness in weaknesses(self.path, trust):
             raise EnvironmentFileError(
                 f"is not used: {weakness.path} {weakness.problem}: {weakness.remedy}"

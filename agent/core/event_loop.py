@@ -94,21 +94,21 @@ def _run_to_end(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[T]") -> T:
     while True:
         try:
             return loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt) as problem:
+        except (SystemExit, KeyboardInterrupt) as error:
             if task.done():
                 raise
-            _warn(problem)
-        except RuntimeError as problem:
+            _warn(error)
+        except RuntimeError as error:
             # A step's code called `loop.stop()`.
             if task.done() or loop.is_closed():
                 raise
-            _warn(problem)
+            _warn(error)
 
 
-def _warn(problem: BaseException) -> None:
+def _warn(error: BaseException) -> None:
     import structlog
 
-    structlog.get_logger(__name__).warning("event_loop.exit_ignored", raised=type(problem).__name__)
+    structlog.get_logger(__name__).warning("event_loop.exit_ignored", raised=type(error).__name__)
 
 
 def _cancel_on_interrupt(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> bool:

@@ -59,15 +59,15 @@ def are_available() -> bool:
     """Whether at least one more descriptor can be opened now."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as problem:
-        return problem.errno not in _EXHAUSTED
+    except OSError as error:
+        return error.errno not in _EXHAUSTED
     return True
 
 
-def is_exhaustion(problem: BaseException | None) -> bool:
+def is_exhaustion(exception: BaseException | None) -> bool:
     """Whether an error, or what caused it, is that no descriptor was left."""
     seen: set[int] = set()
-    waiting = [problem]
+    waiting = [exception]
     while waiting:
         error = waiting.pop()
         if error is None or id(error) in seen:

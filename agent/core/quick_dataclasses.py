@@ -66,9 +66,9 @@ def dataclass(
             return _again(cls, added, fields)
         for name, value in added.items():
             setattr(cls, name, value)
-        for name, each in fields.items():
-            if each.default is not _REQUIRED:
-                setattr(cls, name, each.default)
+        for name, field in fields.items():
+            if field.default is not _REQUIRED:
+                setattr(cls, name, field.default)
             elif name in cls.__dict__:
                 delattr(cls, name)
         return cls
@@ -76,14 +76,14 @@ def dataclass(
     return decorate
 
 
-def replace(given: _T, **changes: Any) -> _T:
+def replace(instance: _T, **changes: Any) -> _T:
     """Return a copy of an object with other values of some fields."""
-    return type(given)(**(values_of(given) | changes))
+    return type(instance)(**(values_of(instance) | changes))
 
 
-def values_of(given: Any) -> dict[str, Any]:
+def values_of(instance: Any) -> dict[str, Any]:
     """Return the values of an object by the names of their fields."""
-    return {name: getattr(given, name) for name in fields_of(type(given))}
+    return {name: getattr(instance, name) for name in fields_of(type(instance))}
 
 
 def fields_of(cls: type) -> dict[str, "_Field"]:
@@ -102,17 +102,19 @@ class _Description:
         import dataclasses
 
         described = []
-        for name, each in fields_of(cls).items():
-            own: Any = dataclasses.field(compare=each.compare, repr=each.repr)
-            if each.default is not _REQUIRED:
-                own.default = each.default
-            if each.make is not None:
-                own.default_factory = each.make
+        for name, field in fields_of(cls).items():
+            own: Any = dataclasses.field(compare=field.compare, repr=field.repr)
+            if field.default is not _REQUIRED:
+                own.default = field.default
+            if field.make is not None:
+                own.default_factory = field.make
             described.append((name, cls.__annotations__[name], own))
-        made: Any = dataclasses.make_dataclass(cls.__name__, described, kw_only=self._is_kw_only)
+        full_class: Any = dataclasses.make_dataclass(
+            cls.__name__, described, kw_only=self._is_kw_only
+        )
         # Pydantic reads the class without asking this descriptor.
-        cls.__dataclass_fields__ = made.__dataclass_fields__
-        return made.__dataclass_fields__
+        cls.__dataclass_fields__ = full_class.__dataclass_fields__
+        return full_class.__dataclass_fields__
 
 
 def _field(cls: type, name: str) -> _Field:
@@ -125,8 +127,8 @@ def _again(cls: type[_T], added: dict[str, Any], fields: dict[str, _Field]) -> t
     left_out = {"__dict__", "__weakref__", *fields}
     body = {name: value for name, value in cls.__dict__.items() if name not in left_out}
     metaclass: Any = type(cls)
-    made: type[_T] = metaclass(cls.__name__, cls.__bases__, body | added)
-    return made
+    new_class: type[_T] = metaclass(cls.__name__, cls.__bases__, body | added)
+    return new_class
 
 
 class _Initializer:
@@ -140,12 +142,14 @@ class _Initializer:
         self._is_kw_only = is_kw_only
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        made = _initializer(*self._of, is_frozen=self._is_frozen, is_kw_only=self._is_kw_only)
+        initializer = _initializer(
+            *self._of, is_frozen=self._is_frozen, is_kw_only=self._is_kw_only
+        )
         for cls in owner.__mro__:
             if cls.__dict__.get("__init__") is self:
                 # In the place of this object: it is not asked a second time.
-                cls.__init__ = made
-        return made if instance is None else made.__get__(instance, owner)
+                cls.__init__ = initializer
+        return initializer if instance is None else initializer.__get__(instance, owner)
 
 
 def _initializer(
@@ -156,14 +160,14 @@ def _initializer(
     parameters, lines = ["self"], []
     if is_kw_only and fields:
         parameters.append("*")
-    for name, each in fields.items():
+    for name, field in fields.items():
         value = name
-        if each.make is not None:
-            names[f"_make_{name}"] = each.make
+        if field.make is not None:
+            names[f"_make_{name}"] = field.make
             parameters.append(f"{name}=_REQUIRED")
             value = f"_make_{name}() if {name} is _REQUIRED else {name}"
-        elif each.default is not _REQUIRED:
-            names[f"_default_{name}"] = each.default
+        elif field.default is not _REQUIRED:
+            names[f"_default_{name}"] = field.default
             parameters.append(f"{name}=_default_{name}")
         else:
             parameters.append(name)
@@ -172,13 +176,13 @@ def _initializer(
         lines.append("self.__post_init__()")
     body = "\n ".join(lines) or "pass"
     exec(f"def __init__({', '.join(parameters)}):\n {body}", names)  # noqa: S102  (of our own names)
-    made: Callable[..., None] = names["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+    initializer: Callable[..., None] = names["__init__"]
+    initializer.__qualname__ = f"{cls.__qualname__}.__init__"
+    return initializer
 
 
 def _repr(fields: dict[str, _Field]) -> Callable[[Any], str]:
-    shown = [name for name, each in fields.items() if each.repr]
+    shown = [name for name, field in fields.items() if field.repr]
 
     def __repr__(self: Any) -> str:  # noqa: N807
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
@@ -188,7 +192,7 @@ def _repr(fields: dict[str, _Field]) -> Callable[[Any], str]:
 
 
 def _comparison(fields: dict[str, _Field], *, has_hash: bool) -> dict[str, Any]:
-    compared = [name for name, each in fields.items() if each.compare]
+    compared = [name for name, field in fields.items() if field.compare]
     # With one name, the getter returns the value itself; with none there is no getter.
     values = attrgetter(*compared) if compared else type
 

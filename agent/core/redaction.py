@@ -69,8 +69,10 @@ class Redactor:
             values.append(value)
             hidden = {value for values in self._values.values() for value in values}
             # Forms are reused: making those of a value takes longer than searching a text for them.
-            made = self._forms_of
-            self._forms_of = {value: made.get(value) or tuple(forms_of(value)) for value in hidden}
+            cached = self._forms_of
+            self._forms_of = {
+                value: cached.get(value) or tuple(forms_of(value)) for value in hidden
+            }
             # The longest first: one secret may be part of another.
             forms = [form for forms in self._forms_of.values() for form in forms]
             forms.sort(key=lambda form: form.longest, reverse=True)

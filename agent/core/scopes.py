@@ -27,8 +27,8 @@ _IMPLIED: Final[dict[Scope, frozenset[Scope]]] = {
 
 def implied(names: Iterable[str]) -> frozenset[Scope]:
     """Return all fixed scopes that these include; an unknown one includes nothing."""
-    given = set(names)
-    return frozenset(scope for name in SCOPES if name in given for scope in _IMPLIED[name])
+    scopes = set(names)
+    return frozenset(scope for name in SCOPES if name in scopes for scope in _IMPLIED[name])
 
 
 def is_work_scope(name: str) -> bool:
@@ -40,9 +40,9 @@ def is_work_scope(name: str) -> bool:
 
 def work_scopes(names: Iterable[str]) -> frozenset[str]:
     """Return the scopes of external workers among these; `admin` includes all queues."""
-    given = set(names)
-    scopes = {name for name in given if is_work_scope(name)}
-    return frozenset(scopes | {ALL_QUEUES} if "admin" in given else scopes)
+    named = set(names)
+    scopes = {name for name in named if is_work_scope(name)}
+    return frozenset(scopes | {ALL_QUEUES} if "admin" in named else scopes)
 
 
 def may_work(names: Iterable[str], queue: str) -> bool:

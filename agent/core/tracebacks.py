@@ -11,15 +11,15 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 
 
-def user_traceback(problem: BaseException) -> str:
+def user_traceback(error: BaseException) -> str:
     """Return an exception's traceback without the engine's frames, whatever its methods do."""
     try:
-        formatted = TracebackException.from_exception(problem, compact=True)
+        formatted = TracebackException.from_exception(error, compact=True)
         for part in _chain(formatted):
             part.stack = _own_frames(part.stack)
         return "".join(formatted.format())
     except BaseException as failure:
-        return f"{type(problem).__name__}: no traceback ({type(failure).__name__})\n"
+        return f"{type(error).__name__}: no traceback ({type(failure).__name__})\n"
 
 
 def _chain(formatted: TracebackException) -> Iterator[TracebackException]:

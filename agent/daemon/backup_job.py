@@ -87,7 +87,7 @@ class BackupJob:
 
     def _next_due(self, now: int) -> int:
         periodic = [
-            each for each in backup.list_backups(self._directory) if not each.is_before_upgrade
+            copy for copy in backup.list_backups(self._directory) if not copy.is_before_upgrade
         ]
         if not periodic:
             return now

@@ -103,7 +103,9 @@ class WorkflowSync:
         for name in missing & self._missing:
             with connection.transaction():
                 removed = sync.remove_triggers(connection, name, self._owner, now)
-            changes += [WorkflowChange("trigger.removed", {"trigger": each}) for each in removed]
+            changes += [
+                WorkflowChange("trigger.removed", {"trigger": trigger_id}) for trigger_id in removed
+            ]
         self._missing = missing - self._missing
         return changes
 

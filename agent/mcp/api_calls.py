@@ -127,7 +127,7 @@ def at_address(url: str, token: str, principal: Principal, *, is_here: bool) -> 
 def _query(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a query as texts; a list repeats its parameter."""
     return {
-        name: [_word(each) for each in value] if isinstance(value, list) else _word(value)
+        name: [_word(item) for item in value] if isinstance(value, list) else _word(value)
         for name, value in values.items()
         if value is not None
     }

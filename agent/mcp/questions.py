@@ -72,7 +72,7 @@ async def ask(
         return Asked()
     if _is_modern(context):
         requests: InputRequests = {
-            each: ElicitRequest(params=params) for each, params in forms.items()
+            key: ElicitRequest(params=params) for key, params in forms.items()
         }
         return Asked(InputRequiredResult(input_requests=requests, request_state=task_id))
     has_answers = False
@@ -108,7 +108,7 @@ def form(approval: Document) -> Document:
     if approval["kind"] == "unknown":
         member: Document = {"type": "string", "enum": ["done", "retry", "fail"]}
     elif approval["choices"]:
-        member = {"type": "string", "enum": [_as_text(each) for each in approval["choices"]]}
+        member = {"type": "string", "enum": [_as_text(choice) for choice in approval["choices"]]}
     else:
         schema = approval["schema"] or {"type": "string"}
         if _is_flat(schema):
@@ -125,7 +125,7 @@ def form(approval: Document) -> Document:
 def _is_flat(schema: Document) -> bool:
     properties = schema.get("properties")
     return isinstance(properties, dict) and all(
-        isinstance(each, dict) and each.get("type") in _PLAIN for each in properties.values()
+        isinstance(member, dict) and member.get("type") in _PLAIN for member in properties.values()
     )
 
 
@@ -166,7 +166,7 @@ def decision(approval: Document, response: "ElicitResult") -> tuple[str, Documen
         return "answer", {"value": dict(content)}
     value: Any = content.get("answer")
     if approval["choices"] and approval["kind"] == "input":
-        by_text = {_as_text(each): each for each in approval["choices"]}
+        by_text = {_as_text(choice): choice for choice in approval["choices"]}
         value = by_text.get(str(value), value)
     elif approval["kind"] == "input" and schema.get("type") not in _PLAIN:
         value = _parsed(value)

@@ -194,7 +194,7 @@ def standalone(schema: JsonSchema, components: Mapping[str, Any]) -> JsonSchema:
 
 def _rewritten(value: Any, components: Mapping[str, Any], needed: dict[str, JsonSchema]) -> Any:
     if isinstance(value, list):
-        return [_rewritten(each, components, needed) for each in value]
+        return [_rewritten(item, components, needed) for item in value]
     if not isinstance(value, dict):
         return value
     reference = value.get("$ref")
@@ -206,7 +206,7 @@ def _rewritten(value: Any, components: Mapping[str, Any], needed: dict[str, Json
         return {"$ref": f"#/$defs/{name}"}
     # The members of an object may be called like a key of schemas.
     return {
-        key: {name: _rewritten(each, components, needed) for name, each in part.items()}
+        key: {name: _rewritten(schema, components, needed) for name, schema in part.items()}
         if key == "properties"
         else _rewritten(part, components, needed)
         for key, part in value.items()

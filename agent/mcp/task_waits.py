@@ -117,7 +117,7 @@ class TaskCall:
         started = loop.time()
         give_up = started + seconds
         # What a person has declined to answer is not asked again by this call.
-        asked = set(self._params.input_responses or ())
+        answered = set(self._params.input_responses or ())
         while True:
             began = loop.time()
             result = await self._result(task_id, give_up - began, until)
@@ -128,10 +128,10 @@ class TaskCall:
             pending = [
                 need["approval"]
                 for need in result["needs"]
-                if need["approval"] is not None and need["approval"] not in asked
+                if need["approval"] is not None and need["approval"] not in answered
             ]
             if pending and questions.can_ask(self._api, self._context):
-                asked.update(pending)
+                answered.update(pending)
                 outcome = await questions.ask(self._api, self._context, pending, task_id)
                 if outcome.required is not None:
                     return outcome.required

@@ -94,10 +94,10 @@ class AnthropicConnector:
                 )
             )
             reason = _STOPS.get(str(document["stop_reason"]))
-        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise malformed(
-                response_parsing.parse_problem(problem), self._where, request_id
-            ) from problem
+                response_parsing.parse_problem(error), self._where, request_id
+            ) from error
         if reason is None:
             stopped = f"it stopped for {document['stop_reason']!r}"
             raise malformed(stopped, self._where, request_id)

@@ -43,8 +43,8 @@ class EchoConnector:
         """Answer at once."""
         try:
             return self._reply(request, _entry(request))
-        except (LookupError, TypeError, AttributeError, ValueError, re.error) as problem:
-            raise _bad(f"its echo block cannot be followed: {problem!r}") from None
+        except (LookupError, TypeError, AttributeError, ValueError, re.error) as error:
+            raise _bad(f"its echo block cannot be followed: {error!r}") from None
 
     def _reply(self, request: ModelRequest, entry: dict[str, Any]) -> Reply:
         text = clean(str(entry.get("text", "")))
@@ -105,8 +105,8 @@ def _entry(request: ModelRequest) -> dict[str, Any]:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as problem:
-        raise _bad(f"its echo block is not JSON: {problem}") from None
+    except ValueError as error:
+        raise _bad(f"its echo block is not JSON: {error}") from None
 
 
 def _scripted(entries: Any, messages: tuple[Message, ...]) -> dict[str, Any]:

@@ -62,11 +62,9 @@ class ModelError(Exception):
         self.request_id = request_id
 
 
-def transport_error(
-    problem: BaseException, where: str, request_id: str | None = None
-) -> ModelError:
+def transport_error(error: BaseException, where: str, request_id: str | None = None) -> ModelError:
     """Return the error of a request that got no response; a retry may always help."""
-    causes = list(_causes(problem))
+    causes = list(_causes(error))
     text = _shorten(str(causes[-1]) or type(causes[-1]).__name__)
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return _unreached("dns", f"{where}: the name cannot be resolved: {text}")
@@ -176,9 +174,9 @@ def _unreached(code: str, message: str, kind: str = "transport") -> ModelError:
     return ModelError(code, kind, message, may_retry=True)
 
 
-def _causes(problem: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    cause: BaseException | None = problem
+    cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         yield cause

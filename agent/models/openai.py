@@ -98,10 +98,10 @@ class OpenAIConnector:
                 )
             )
             reason = _STOPS.get(str(choice["finish_reason"]))
-        except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise malformed(
-                response_parsing.parse_problem(problem), self._where, request_id
-            ) from problem
+                response_parsing.parse_problem(error), self._where, request_id
+            ) from error
         if reason is None:
             stopped = f"it stopped for {choice['finish_reason']!r}"
             raise malformed(stopped, self._where, request_id)

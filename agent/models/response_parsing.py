@@ -60,9 +60,9 @@ def document_of(text: str) -> dict[str, Any]:
     """Parse a response as a JSON object; raise `ValueError` if it is none, or contains an error."""
     try:
         value = json.loads(text, parse_constant=_refuse)
-    except ValueError as problem:
+    except ValueError as error:
         begins = f"; it begins with {text[:_MAX_SHOWN]!r}" if text else ""
-        raise ValueError(f"it is not JSON: {problem}{begins}") from None
+        raise ValueError(f"it is not JSON: {error}{begins}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
@@ -140,11 +140,11 @@ def to_plain_json(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def parse_problem(problem: Exception) -> str:
+def parse_problem(error: Exception) -> str:
     """Return what is wrong with a response, for people."""
-    if type(problem) is ValueError:
-        return str(problem)
-    return f"its structure is not as expected ({type(problem).__name__}: {problem})"
+    if type(error) is ValueError:
+        return str(error)
+    return f"its structure is not as expected ({type(error).__name__}: {error})"
 
 
 def short_text(value: Any) -> str | None:

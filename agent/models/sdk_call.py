@@ -38,18 +38,18 @@ async def ask(
         async with create(**keywords, timeout=seconds) as response:
             request_id = response_parsing.short_text(response.headers.get(sdk.id_header))
             return await response_parsing.read_body(response), request_id
-    except errors.APITimeoutError as problem:
-        error = transport_error(problem, where)
-        raise (error if error.code == "timeout" else timed_out(where)) from problem
-    except (errors.APIConnectionError, httpx2.RequestError) as problem:
-        raise transport_error(problem, where, request_id) from problem
-    except errors.APIStatusError as problem:
+    except errors.APITimeoutError as exception:
+        error = transport_error(exception, where)
+        raise (error if error.code == "timeout" else timed_out(where)) from exception
+    except (errors.APIConnectionError, httpx2.RequestError) as exception:
+        raise transport_error(exception, where, request_id) from exception
+    except errors.APIStatusError as exception:
         raise status_error(
-            problem.status_code,
-            problem.response.headers,
-            problem.body,
+            exception.status_code,
+            exception.response.headers,
+            exception.body,
             where,
-            problem.request_id,
-        ) from problem
-    except (sdk.base_error, response_parsing.TooLargeError) as problem:
-        raise malformed(str(problem), where, request_id) from problem
+            exception.request_id,
+        ) from exception
+    except (sdk.base_error, response_parsing.TooLargeError) as exception:
+        raise malformed(str(exception), where, request_id) from exception

@@ -119,7 +119,7 @@ def list_backups(directory: Path) -> list[BackupFile]:
             moment = datetime.strptime(match[1], _INSTANT).replace(tzinfo=UTC)
             made_at = int(moment.timestamp()) * SECOND
             found.append(BackupFile(path, made_at, match[2] is not None, path.stat().st_size))
-    return sorted(found, key=lambda each: (each.made_at, each.path.name), reverse=True)
+    return sorted(found, key=lambda copy: (copy.made_at, copy.path.name), reverse=True)
 
 
 def rotate(directory: Path, keep: int) -> list[Path]:
@@ -128,9 +128,9 @@ def rotate(directory: Path, keep: int) -> list[Path]:
     Copies from before upgrades are counted by themselves: they must not push out the daily ones.
     """
     backups = list_backups(directory)
-    periodic = [each for each in backups if not each.is_before_upgrade]
-    upgrades = [each for each in backups if each.is_before_upgrade]
-    removed = [each.path for each in (*periodic[keep:], *upgrades[KEEP_BEFORE_UPGRADE:])]
+    periodic = [copy for copy in backups if not copy.is_before_upgrade]
+    upgrades = [copy for copy in backups if copy.is_before_upgrade]
+    removed = [copy.path for copy in (*periodic[keep:], *upgrades[KEEP_BEFORE_UPGRADE:])]
     for path in removed:
         path.unlink(missing_ok=True)
     return removed
@@ -177,7 +177,7 @@ def _dump_postgresql(database: Database, path: Path) -> None:
             " install PostgreSQL's client programs, or run pg_dump where they are",
         )
     # By the environment: every user can read a program's arguments, and so the password.
-    done = subprocess.run(
+    completed = subprocess.run(
         [program, "--format=custom", f"--file={path}"],
         env={**os.environ, **environment(database.url)},
         stdin=subprocess.DEVNULL,
@@ -185,8 +185,8 @@ def _dump_postgresql(database: Database, path: Path) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise StoreError(Fault.LOST, f"pg_dump failed: {done.stderr.strip()}")
+    if completed.returncode != 0:
+        raise StoreError(Fault.LOST, f"pg_dump failed: {completed.stderr.strip()}")
 
 
 def _is_pooled(database: Database) -> bool:

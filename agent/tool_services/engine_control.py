@@ -90,7 +90,9 @@ class EngineControl:
         with tool_errors(), self._reading() as connection:
             found = documents.trigger_list(connection, kind, now=self._clock.now())
         lines = [
-            _trigger_line(each) for each in found if allowed is None or each["workflow"] in allowed
+            _trigger_line(trigger)
+            for trigger in found
+            if allowed is None or trigger["workflow"] in allowed
         ]
         return _bounded("schedules" if kind == "schedule" else "watchers", lines, MAX_TRIGGERS)
 

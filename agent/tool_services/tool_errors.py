@@ -23,5 +23,5 @@ def tool_errors() -> Iterator[None]:
         InputError,
         TooManyStepsError,
         NotPlainJsonError,
-    ) as problem:
-        raise DefiniteFailure(str(problem), code="refused", may_retry=False) from None
+    ) as error:
+        raise DefiniteFailure(str(error), code="refused", may_retry=False) from None

@@ -104,17 +104,19 @@ def _read_cursor(cursor: str | None) -> tuple[int, str] | None:
 def find_trigger(candidates: Sequence[Mapping[str, Json]], text: str, kind: str | None) -> str:
     """Return the id that a text means: an id, a unique name, or a workflow with one trigger."""
     what = _KINDS.get(kind or "", "trigger")
-    possible = [each for each in candidates if kind in (None, each["kind"])]
-    if any(each["id"] == text for each in possible):
+    possible = [candidate for candidate in candidates if kind in (None, candidate["kind"])]
+    if any(candidate["id"] == text for candidate in possible):
         return text
     for name in ("name", "workflow"):
-        found = [each for each in possible if each[name] == text]
+        found = [candidate for candidate in possible if candidate[name] == text]
         # A removed trigger is meant only where no other is.
-        found = [each for each in found if each["status"] != TriggerStatus.REMOVED] or found
+        found = [
+            candidate for candidate in found if candidate["status"] != TriggerStatus.REMOVED
+        ] or found
         if len(found) == 1:
             return str(found[0]["id"])
         if found:
-            ids = ", ".join(str(each["id"]) for each in found)
+            ids = ", ".join(str(candidate["id"]) for candidate in found)
             raise RefusedError(f"{text!r} could be any of: {ids}")
     raise NotFoundError(f"there is no {what} {text!r}{_hint(candidates, possible, text)}")
 
@@ -122,10 +124,17 @@ def find_trigger(candidates: Sequence[Mapping[str, Json]], text: str, kind: str 
 def _hint(
     candidates: Sequence[Mapping[str, Json]], possible: Sequence[Mapping[str, Json]], text: str
 ) -> str:
-    other = next((each for each in candidates if text in (each["id"], each["name"])), None)
+    other = next(
+        (candidate for candidate in candidates if text in (candidate["id"], candidate["name"])),
+        None,
+    )
     if other is not None:
         return f": it is a {_KINDS[other['kind']]}"
-    known = {str(each[name]): str(each["id"]) for each in possible for name in ("name", "id")}
+    known = {
+        str(candidate[name]): str(candidate["id"])
+        for candidate in possible
+        for name in ("name", "id")
+    }
     near = difflib.get_close_matches(text, known, n=1)
     return f"; did you mean {known[near[0]]!r}?" if near else ""
 
@@ -137,7 +146,9 @@ def zone_of(row: TriggerRow) -> tzinfo:
 
 def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Json]:
     spec = decode(row.spec)
-    recent = [_firing_document(each) for each in firing_rows.of_trigger(connection, row.id, RECENT)]
+    recent = [
+        _firing_document(firing) for firing in firing_rows.of_trigger(connection, row.id, RECENT)
+    ]
     document: dict[str, Json] = {
         "id": row.id,
         "workflow": row.workflow,
@@ -168,7 +179,9 @@ def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Jso
 
 def _last_at(recent: list[dict[str, Json]], now: str) -> str | None:
     """Return the last instant that has its fate, or the last run that a person started."""
-    times = (each["until_at"] or each["nominal_at"] or each["recorded_at"] for each in recent)
+    times = (
+        firing["until_at"] or firing["nominal_at"] or firing["recorded_at"] for firing in recent
+    )
     return max((time for time in times if time <= now), default=None)
 
 

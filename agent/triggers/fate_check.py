@@ -31,7 +31,7 @@ def check_fates(connection: Connection) -> Iterator[Violation]:
         with connection.snapshot():
             missing = _without_fate(connection, row.id)
         if missing:
-            named = ", ".join(str(to_iso(each)) for each in missing[:_MOST_NAMED])
+            named = ", ".join(str(to_iso(instant)) for instant in missing[:_MOST_NAMED])
             more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
             yield Violation(f"{row.id}: no fate is recorded for {named}{more}")
 

@@ -93,7 +93,9 @@ class SchedulePass:
             if releases:
                 planned = {plan.trigger_id for plan in plans} | busy
                 waiting = firing_rows.releasable(connection, now)
-                plans += [TriggerUpdate(each) for each in waiting if each not in planned]
+                plans += [
+                    TriggerUpdate(trigger_id) for trigger_id in waiting if trigger_id not in planned
+                ]
             # What is due until now is planned or busy, unless there was no room for more.
             next_due = trigger_rows.next_time(connection, SCHEDULE, now)
             next_release = firing_rows.next_release(connection, now)
@@ -134,7 +136,10 @@ class SchedulePass:
         found = [plan for plan in plans if plan is not None]
         # With the versions that were checked: another process may have changed a row since.
         checked = {row.id: row.version for row in rows}
-        self._in_order = {each: checked.get(each, version) for each, version in versions.items()}
+        self._in_order = {
+            schedule_id: checked.get(schedule_id, version)
+            for schedule_id, version in versions.items()
+        }
         for plan in found:
             del self._in_order[plan.trigger_id]
         self._checked_at = now

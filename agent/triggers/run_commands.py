@@ -70,9 +70,11 @@ def skip(request_key: str | None) -> Planner:
         _require_schedule(row, "has no instants to skip; pause it instead")
         timing = readable_timing(row)
         if request_key is not None:
-            done = firing_rows.by_request(connection, row.id, request_key)
-            if done is not None:
-                return CommandPlan(None, f"already skipped {shown_time(done, timing.zone)}", [done])
+            existing = firing_rows.by_request(connection, row.id, request_key)
+            if existing is not None:
+                return CommandPlan(
+                    None, f"already skipped {shown_time(existing, timing.zone)}", [existing]
+                )
         if row.status != TriggerStatus.ACTIVE:
             raise RefusedError(f"it is {row.status}: no instant of it starts a task")
         due = find_due(row, timing, now, 1)

@@ -65,8 +65,8 @@ class WatchPlanner:
             first_seconds=self._every_seconds,
             longest_seconds=max(self._every_seconds, _LONGEST_BACKOFF_SECONDS),
         )
-        asked = min(retry_seconds or 0.0, _LONGEST_RETRY_SECONDS)
-        delay = max(asked, delay * (1 + 0.1 * _spread(row.id, failures)))
+        retry_after = min(retry_seconds or 0.0, _LONGEST_RETRY_SECONDS)
+        delay = max(retry_after, delay * (1 + 0.1 * _spread(row.id, failures)))
         values: dict[str, Any] = {
             "failures": failures,
             "last_error": error,

@@ -71,10 +71,10 @@ class CheckedRecord:
                 value = value.model_dump(exclude_defaults=exclude_defaults)
             elif value.__class__ is list:
                 value = [
-                    each.model_dump(exclude_defaults=exclude_defaults)
-                    if isinstance(each, CheckedRecord)
-                    else each
-                    for each in value
+                    item.model_dump(exclude_defaults=exclude_defaults)
+                    if isinstance(item, CheckedRecord)
+                    else item
+                    for item in value
                 ]
             document[name] = value
         return document

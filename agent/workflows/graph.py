@@ -317,9 +317,9 @@ def find_cycles(depends_on: dict[str, list[str]]) -> list[list[str]]:
     Every set of steps that depend on each other has at least one of its cycles among them.
     """
     cycles: list[list[str]] = []
-    done: set[str] = set()
+    visited: set[str] = set()
     for start, first in depends_on.items():
-        if start in done:
+        if start in visited:
             continue
         path = [start]
         position = {start: 0}
@@ -333,13 +333,13 @@ def find_cycles(depends_on: dict[str, list[str]]) -> list[list[str]]:
                 covered_up_to.pop()
                 name = path.pop()
                 del position[name]
-                done.add(name)
+                visited.add(name)
             elif parent in position:
                 begin = position[parent]
                 if covered_up_to[-1] < begin:
                     cycles.append([*path[begin:], parent])
                     covered_up_to[begin:] = range(begin, len(path))
-            elif parent not in done and parent in depends_on:
+            elif parent not in visited and parent in depends_on:
                 position[parent] = len(path)
                 path.append(parent)
                 covered_up_to.append(covered_up_to[-1])

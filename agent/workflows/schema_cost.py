@@ -81,7 +81,7 @@ class SchemaCost:
         self._find_targets()
         self.expanded, self.weight = self._expanded(schema, {}, set())
         self.has_choices = any(
-            word in each for each, _ in _with_resources(schema) for word in _CHOICES
+            word in part for part, _ in _with_resources(schema) for word in _CHOICES
         )
 
     @property

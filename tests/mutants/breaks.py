@@ -69,15 +69,15 @@ MUTANTS: Final = (
         "a call with a recorded result is repeated",
         "an effect with a recorded result happens a second time",
         "agent/steps/attempt/replay.py",
-        "    if done:\n",
-        "    if done and not numbered.request.is_effect:\n",
+        "    if succeeded:\n",
+        "    if succeeded and not numbered.request.is_effect:\n",
     ),
     Mutant(
         "a recorded result is used for a changed request",
         "a step continues with the answer to another request",
         "agent/steps/attempt/replay.py",
-        "return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)",
-        "return RecordMatch(done[-1], True)",
+        "return RecordMatch(usable[-1], True) if usable else RecordMatch(succeeded[-1], False)",
+        "return RecordMatch(succeeded[-1], True)",
     ),
     Mutant(
         "a call that failed for good is sent again",
@@ -531,7 +531,7 @@ MUTANTS: Final = (
         "a lack of file descriptors fails the step",
         "a command that could not be spawned for lack of descriptors fails its step for good",
         "agent/steps/process/gated_process.py",
-        "        if file_descriptors.is_exhaustion(problem):\n"
+        "        if file_descriptors.is_exhaustion(error):\n"
         '            raise OutOfDescriptorsError("a command") from None\n'
         "        raise _refused",
         "        raise _refused",
@@ -1175,8 +1175,8 @@ MUTANTS: Final = (
         "a repeated request skips again",
         "a message that a chat delivers twice skips two instants",
         "agent/triggers/run_commands.py",
-        "done = firing_rows.by_request(connection, row.id, request_key)",
-        "done = None",
+        "existing = firing_rows.by_request(connection, row.id, request_key)",
+        "existing = None",
     ),
     Mutant(
         "an instant with refused inputs is blocked for ever",

@@ -228,8 +228,8 @@ class Chat(ABC):
     def _press_button(self, principal: Principal, token: str) -> str:
         try:
             button = buttons.find(self.database, token, self.name, principal.identity)
-        except (NotFoundError, RefusedError) as problem:
-            return str(problem)
+        except (NotFoundError, RefusedError) as error:
+            return str(error)
         return self.handler.answer(principal, button.approval_id, button.said)
 
     def _handle_text(
@@ -263,8 +263,8 @@ class Chat(ABC):
                 if may_answer(caller, document["who"])
                 and recipient
                 not in {
-                    each.recipient
-                    for each in store.messages_of(connection, self.name, document["id"])
+                    message.recipient
+                    for message in store.messages_of(connection, self.name, document["id"])
                 }
             ]
 
@@ -277,7 +277,11 @@ class Chat(ABC):
             if approval is None:
                 accounts = [account.identity for account in paired]
                 only = _only_recipient(self.name, notification)
-                return accounts if only is None else [each for each in accounts if each == only]
+                return (
+                    accounts
+                    if only is None
+                    else [recipient for recipient in accounts if recipient == only]
+                )
             allowed = [
                 account.identity
                 for account in paired

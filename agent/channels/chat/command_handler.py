@@ -291,8 +291,8 @@ class CommandHandler:
             config = request.get("config") if isinstance(request, dict) else None
             try:
                 edits = read_edits(config, command.pairs)
-            except ValueError as problem:
-                raise CommandError(str(problem)) from None
+            except ValueError as error:
+                raise CommandError(str(error)) from None
             answer = {"decision": "approve", "edits": edits}
         elif command.name == "answer":
             answer = {"decision": "answer", "value": typed_value(document, command.rest or "")}
@@ -301,8 +301,8 @@ class CommandHandler:
     def _defer(self, principal: Principal, command: Command, _sent: Sent) -> str:
         try:
             seconds = parse_duration(command.rest or "")
-        except ValueError as problem:
-            raise CommandError(f"{commands.usage('defer')}: {problem}") from None
+        except ValueError as error:
+            raise CommandError(f"{commands.usage('defer')}: {error}") from None
         with self._database.connect("reader") as connection:
             approval_id = approval_documents.find_approval(connection, str(command.subject))
         answering.defer(self._database, approval_id, seconds, principal=principal)

@@ -54,7 +54,7 @@ def question(document: dict[str, Json], max_length: int, prefix: str = "") -> tu
 def _wanted(document: dict[str, Json]) -> str:
     """Say in words what an answer may be; its request holds nothing else."""
     if document["choices"]:
-        return "choose one:\n" + "\n".join(f"• {_json(each)}" for each in document["choices"])
+        return "choose one:\n" + "\n".join(f"• {_json(choice)}" for choice in document["choices"])
     if document["schema"]:
         return "answer with " + schema_words.describe(document["schema"])
     return "answer with a text"
@@ -112,17 +112,17 @@ def closed_question(document: dict[str, Json], max_length: int) -> str:
 def decision(document: dict[str, Json]) -> str:
     """Return the decision on a question, and who made it."""
     text: str = _DECISIONS.get(document["status"]) or document["status"]
-    made = document["decision"]
-    if not made:
+    decision = document["decision"]
+    if not decision:
         return text
-    if made["by"]:
-        text += f" by {made['by']} ({made['channel']})"
-    if made["comment"]:
-        text += f": {made['comment']}"
-    if made["value"] is not None:
-        text += f"\n{_json(made['value'])}"
-    if made["edits"]:
-        text += f"\nwith {_json(made['edits'])}"
+    if decision["by"]:
+        text += f" by {decision['by']} ({decision['channel']})"
+    if decision["comment"]:
+        text += f": {decision['comment']}"
+    if decision["value"] is not None:
+        text += f"\n{_json(decision['value'])}"
+    if decision["edits"]:
+        text += f"\nwith {_json(decision['edits'])}"
     return text
 
 

@@ -39,7 +39,7 @@ def describe(schema: Any, depth: int = 0) -> str:
         return "one of " + ", ".join(map(_shown, schema["enum"]))
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list) and depth < _MAX_DEPTH:
-            return " or ".join(describe(each, depth + 1) for each in schema[key])
+            return " or ".join(describe(option, depth + 1) for option in schema[key])
     words = _kinds(schema.get("type"))
     bounds = [text.format(_shown(schema[key])) for key, text in _BOUNDS.items() if key in schema]
     if bounds:

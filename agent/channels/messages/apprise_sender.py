@@ -49,8 +49,8 @@ class AppriseSender:
             ) from None
         try:
             secret = read_secret(reference)
-        except SecretError as problem:
-            raise _refused(str(problem), "secret_missing") from None
+        except SecretError as error:
+            raise _refused(str(error), "secret_missing") from None
         address = Apprise()
         if not address.add(secret):
             raise _refused(f"Apprise does not know the address in {reference}", "bad_address")
@@ -65,9 +65,9 @@ class AppriseSender:
                     body=body, body_format=NotifyFormat.TEXT, attach=list(paths) or None
                 )
             )
-        except TypeError as problem:
+        except TypeError as error:
             # What Apprise raises for an address that it cannot use; it has sent nothing.
-            raise _refused(f"Apprise: {problem}", "bad_address") from None
+            raise _refused(f"Apprise: {error}", "bad_address") from None
 
 
 def _written(attachment: Attachment, directory: str) -> str:

@@ -77,9 +77,9 @@ class ChannelMessenger:
         if sender is None:
             try:
                 sender = self._senders[channel] = self._open(channel)
-            except SecretError as problem:
+            except SecretError as error:
                 raise DefiniteFailure(
-                    str(problem), code="secret_missing", kind="input", may_retry=False
+                    str(error), code="secret_missing", kind="input", may_retry=False
                 ) from None
         return sender
 

@@ -60,23 +60,23 @@ class SlackSender:
         """Upload a file and then share it: only the last call shows it to anyone."""
         try:
             channel = await self._conversation(channel)
-            given = await self._api.call_form(
+            upload = await self._api.call_form(
                 "files.getUploadURLExternal",
                 filename=attachment.name,
                 length=str(len(attachment.content)),
             )
-            await self._api.upload(given["upload_url"], attachment.content, _UPLOAD_SECONDS)
+            await self._api.upload(upload["upload_url"], attachment.content, _UPLOAD_SECONDS)
         except ChatError as error:
             error.may_have_happened = False
             raise
         shared: dict[str, Any] = {
-            "files": [{"id": given["file_id"], "title": attachment.name}],
+            "files": [{"id": upload["file_id"], "title": attachment.name}],
             "channel_id": channel,
         }
         if thread is not None:
             shared["thread_ts"] = thread
         await self._api.call("files.completeUploadExternal", **shared)
-        return str(given["file_id"])
+        return str(upload["file_id"])
 
     async def _conversation(self, channel: str) -> str:
         """Return the id of a conversation; files cannot be shared with a member's id."""

@@ -125,8 +125,8 @@ def defer(
     session.require_person("answer a question")
     try:
         seconds = parse_duration(time)
-    except ValueError as problem:
-        raise CommandError(f"{time}: {problem}") from None
+    except ValueError as error:
+        raise CommandError(f"{time}: {error}") from None
     with session.client() as client:
         approval_id = client.find_approval(approval)
         client.defer(approval_id, seconds)
@@ -198,8 +198,8 @@ def _edits(document: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
     config = request.get("config") if isinstance(request, dict) else None
     try:
         edits = read_edits(config, inputs.typed_pairs(pairs, "--set"))
-    except ValueError as problem:
-        raise CommandError(f"--set {problem}") from None
+    except ValueError as error:
+        raise CommandError(f"--set {error}") from None
     for path, value in edits.items():
         before = terminal.one_line(value_at(config, path), 100)
         terminal.note(f"{path}: {before} → {terminal.one_line(value, 100)}")

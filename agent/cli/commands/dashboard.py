@@ -76,10 +76,10 @@ def _remote_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
     assert url is not None
     try:
         wanted = {"name": name, "scopes": scopes, "seconds": seconds}
-        made = connection.post("sign-in-links", wanted)
+        link = connection.post("sign-in-links", wanted)
     finally:
         connection.close()
-    return made["url"] or url.rstrip("/") + made["path"], made["name"]
+    return link["url"] or url.rstrip("/") + link["path"], link["name"]
 
 
 def _opens(link: str) -> bool:

@@ -21,8 +21,11 @@ def examples(
     if name is not None:
         print(example_files.find(name).read_text(encoding="utf-8"), end="")
         return
-    rows = [(each, example_files.description(path)) for each, path in example_files.names().items()]
+    rows = [
+        (example, example_files.description(path))
+        for example, path in example_files.names().items()
+    ]
     if as_json:
-        terminal.print_json([{"name": each, "description": about} for each, about in rows])
+        terminal.print_json([{"name": example, "description": about} for example, about in rows])
     else:
         terminal.print_table(("example", "what it does"), rows)

@@ -92,14 +92,14 @@ def init(
     terminal.print_line(f"\ntry: {enter}agent run {name}\nor:  {enter}agent up")
 
 
-def _users_directory(given: Path | None) -> Path:
+def _users_directory(directory: Path | None) -> Path:
     from agent.cli.errors import CommandError
     from agent.config.discovery import user_file
 
     file = user_file(os.environ)
-    if given is not None or file is None:
+    if directory is not None or file is None:
         raise CommandError(
-            "--user and DIRECTORY exclude each other" if given else "there is no home directory"
+            "--user and DIRECTORY exclude each other" if directory else "there is no home directory"
         )
     return file.parent
 

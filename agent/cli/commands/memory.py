@@ -89,9 +89,9 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Remember a text for the agents of a scope."""
-    given = sys.stdin.read() if text == "-" else text
+    content = sys.stdin.read() if text == "-" else text
     with session.client() as client:
-        document = client.add_memory(scope, given)
+        document = client.add_memory(scope, content)
     _print_one(document, as_json=as_json)
 
 

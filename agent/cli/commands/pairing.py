@@ -34,8 +34,8 @@ def pair(
     session.require_person("pair a chat account")
     try:
         account = pairing.confirm(session.database(), code, scope or list(pairing.DEFAULT_SCOPES))
-    except ValueError as problem:
-        raise CommandError(str(problem)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
     session.audit("pair", f"{account.channel}:{account.identity}", scopes=list(account.scopes))
     if as_json:
         terminal.print_json(_document(account))

@@ -145,10 +145,12 @@ def _chosen(
         return list(letters.values())
 
     def like(text: str) -> list[str]:
-        return [each for each in letters if each.startswith(text) or each.endswith(text)][:5]
+        return [
+            work_id for work_id in letters if work_id.startswith(text) or work_id.endswith(text)
+        ][:5]
 
     named = [find_one(text, "dead letter", like) for text in ids]
-    return [letters[each] for each in dict.fromkeys(named)]
+    return [letters[work_id] for work_id in dict.fromkeys(named)]
 
 
 def _queue_row(queue: dict[str, Any]) -> tuple[str, ...]:

@@ -68,9 +68,9 @@ def work(
             end_seconds=grace_seconds + 5,
             name=name,
         ).run(limit=1 if is_once else None, until_empty=is_drain)
-    except QueueError as problem:
-        refused = problem.status is not None
-        raise CommandError(str(problem), Exit.REFUSED if refused else Exit.NO_DATABASE) from None
+    except QueueError as error:
+        refused = error.status is not None
+        raise CommandError(str(error), Exit.REFUSED if refused else Exit.NO_DATABASE) from None
 
 
 def _seconds(option: str, text: str) -> float:
@@ -88,8 +88,8 @@ def _address() -> tuple[str, str]:
     from agent.cli.client import address
     from agent.cli.output import terminal
 
-    if (given := invocation.server_url()) is not None:
-        url, token, _ = address.remote_agent(given, session.any_settings(), terminal.note)
+    if (server := invocation.server_url()) is not None:
+        url, token, _ = address.remote_agent(server, session.any_settings(), terminal.note)
         return url, token
     settings = session.settings()
     return address.running_agent(settings), address.token(settings, is_here=True)

@@ -43,11 +43,11 @@ def restore(
     database.path.parent.mkdir(mode=bootstrap.PRIVATE_MODE, parents=True, exist_ok=True)
     lock = _locked(database) if database.path.exists() else None
     try:
-        done = restoring.restore(database, source)
+        restored = restoring.restore(database, source)
     finally:
         if lock is not None:
             lock.release()
-    contents = done.contents
+    contents = restored.contents
     session.audit("db restore", subject=str(source), backup_at=to_iso(contents.made_at))
     if as_json:
         terminal.print_json(
@@ -56,16 +56,16 @@ def restore(
                 "backup_at": to_iso(contents.made_at),
                 "schema": contents.schema,
                 "tasks": contents.tasks,
-                "replaced": None if done.replaced is None else str(done.replaced),
-                "held": done.held.document(),
+                "replaced": None if restored.replaced is None else str(restored.replaced),
+                "held": restored.held.document(),
             }
         )
         return
     when = to_iso(contents.made_at) or "an unknown time"
     terminal.print_line(f"restored {database.path}: {contents.tasks:,} tasks, as of {when}")
-    if done.replaced is not None:
-        terminal.print_line(f"the database that was there is now {done.replaced}")
-    _print_held(done.held)
+    if restored.replaced is not None:
+        terminal.print_line(f"the database that was there is now {restored.replaced}")
+    _print_held(restored.held)
 
 
 def backups(*, as_json: JsonOption = False) -> None:
@@ -80,23 +80,23 @@ def backups(*, as_json: JsonOption = False) -> None:
         terminal.print_json(
             [
                 {
-                    "file": str(each.path),
-                    "made_at": to_iso(each.made_at),
-                    "bytes": each.bytes,
-                    "before_upgrade": each.is_before_upgrade,
+                    "file": str(copy.path),
+                    "made_at": to_iso(copy.made_at),
+                    "bytes": copy.bytes,
+                    "before_upgrade": copy.is_before_upgrade,
                 }
-                for each in found
+                for copy in found
             ]
         )
     elif found:
         rows = [
             (
-                str(each.path),
-                terminal.ago(to_iso(each.made_at)),
-                f"{each.bytes:,}",
-                "before an upgrade" if each.is_before_upgrade else "",
+                str(copy.path),
+                terminal.ago(to_iso(copy.made_at)),
+                f"{copy.bytes:,}",
+                "before an upgrade" if copy.is_before_upgrade else "",
             )
-            for each in found
+            for copy in found
         ]
         terminal.print_table(("file", "made", "bytes", ""), rows)
     else:

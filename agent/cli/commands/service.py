@@ -98,12 +98,12 @@ def logs(
     log_file = (settings.home / f"{name}.log").absolute()
     command = _manager().logs_command(name, log_file, lines, is_following=follow)
     try:
-        done = subprocess.run(command, check=False)
+        completed = subprocess.run(command, check=False)
     except FileNotFoundError:
         raise CommandError(f"{command[0]} is not installed here", Exit.REFUSED) from None
     except KeyboardInterrupt:
         return
-    raise SystemExit(done.returncode)
+    raise SystemExit(completed.returncode)
 
 
 @app.command("uninstall")

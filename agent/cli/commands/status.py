@@ -166,8 +166,8 @@ def _next(schedules: list[Document]) -> str:
     from agent.cli.output import terminal
 
     return ", ".join(
-        f"{each['id']} in {terminal.duration(terminal.seconds_until(each['next_at']))}"
-        for each in schedules[:2]
+        f"{schedule['id']} in {terminal.duration(terminal.seconds_until(schedule['next_at']))}"
+        for schedule in schedules[:2]
     )
 
 

@@ -160,7 +160,7 @@ def _require_workflow(client: "AgentClient", name: str) -> None:
     except Exception as error:
         if classify(error)[0] is not Exit.REFUSED:
             raise
-        names = [str(each["name"]) for each in client.workflows()]
+        names = [str(workflow["name"]) for workflow in client.workflows()]
         if name in names:
             return
         near = difflib.get_close_matches(name, names, 1)
@@ -245,7 +245,7 @@ def _show_step(
     from agent.cli.output import step_view, terminal
 
     if attempt is not None:
-        attempts = [each for each in document["attempts"] if each["attempt"] == attempt]
+        attempts = [entry for entry in document["attempts"] if entry["attempt"] == attempt]
         if not attempts:
             count = len(document["attempts"])
             raise CommandError(f"there is no attempt {attempt}: the step has {count}", Exit.REFUSED)

@@ -84,7 +84,7 @@ def revoke(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """Revoke a token, or end the session of a browser."""
     from agent.cli.output import terminal
 
-    is_session = any(each["name"] == name for each in _sessions().listed())
+    is_session = any(listed["name"] == name for listed in _sessions().listed())
     _sessions().revoke(name) if is_session else _tokens().revoke(name)
     session.audit("token revoke", name)
     if as_json:

@@ -176,22 +176,22 @@ def _add_command(
 
 def _fingerprint(program: list[str], follows_from: FollowsFrom) -> _Fingerprint:
     """Return a fingerprint of everything else that reports follow from."""
-    made = _Fingerprint()
+    fingerprint = _Fingerprint()
     for file in program:
-        made.add_stamp(file)
+        fingerprint.add_stamp(file)
     if follows_from.modules:
         from agent.steps.kinds.module_files import file_of_module, module_exists
 
         for module, beside in follows_from.modules:
-            made.note_directory(Path(beside).parent)
-            made.add(module, str(module_exists(module, beside)))
+            fingerprint.note_directory(Path(beside).parent)
+            fingerprint.add(module, str(module_exists(module, beside)))
             if (path := file_of_module(module, beside)) is not None:
-                made.add_content(path)
+                fingerprint.add_content(path)
     for directory in map(Path, follows_from.directories):
-        made.note_directory(directory)
+        fingerprint.note_directory(directory)
         for file in workflow_files(directory) if directory.is_dir() else ():
-            made.add_content(Path(file))
-    return made
+            fingerprint.add_content(Path(file))
+    return fingerprint
 
 
 def _program_files() -> list[str]:

@@ -111,9 +111,9 @@ class _Prompt:
         while True:
             try:
                 is_done = ask()
-            except _NotAnswered as problem:
-                if str(problem):
-                    terminal.print_line(str(problem), "yellow")
+            except _NotAnswered as error:
+                if str(error):
+                    terminal.print_line(str(error), "yellow")
                 continue
             except _LeftOpen:
                 return False
@@ -206,8 +206,8 @@ class _Prompt:
             if line:
                 try:
                     edits |= read_edits(config, {path: line})
-                except ValueError as problem:
-                    raise _NotAnswered(f"nothing was changed: {problem}") from None
+                except ValueError as error:
+                    raise _NotAnswered(f"nothing was changed: {error}") from None
         if not edits:
             raise _NotAnswered("nothing was changed")
         for path, value in edits.items():
@@ -224,8 +224,8 @@ class _Prompt:
         text = time or self._input.ask("remind again in (as in 30m, 4h or 1d): ") or ""
         try:
             seconds = parse_duration(text)
-        except ValueError as problem:
-            raise _NotAnswered(f"{text}: {problem}") from None
+        except ValueError as error:
+            raise _NotAnswered(f"{text}: {error}") from None
         self._attempt(lambda: self._client.defer(self._question["id"], seconds))
         until = self._client.approval(self._question["id"])["remind_at"]
         terminal.print_line(f"{terminal.short(self._question['id'])}: deferred until {until}")

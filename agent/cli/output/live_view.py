@@ -61,9 +61,9 @@ def _active_lines(document: dict[str, Any], most: int) -> list[str]:
         f"{terminal.marked(step['status'])} {step['name']}  {_note(step, ended, status)}".rstrip()
         for step in active[: most - 1]
     ]
-    done = sum(step["ended_at"] is not None for step in steps)
+    ended_count = sum(step["ended_at"] is not None for step in steps)
     more = f", {len(active) - len(lines)} more active" if len(active) > len(lines) else ""
-    return [*lines, f"… {done} of {len(steps)} steps done{more}"]
+    return [*lines, f"… {ended_count} of {len(steps)} steps done{more}"]
 
 
 def _ended_items(document: dict[str, Any]) -> dict[int, int]:

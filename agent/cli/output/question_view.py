@@ -89,6 +89,6 @@ def how_to_answer(document: dict[str, Any]) -> str:
 
 def decision_line(document: dict[str, Any]) -> str:
     """Return what became of a question, and by whom."""
-    made = document["decision"] or {}
-    by = f" by {made['by']} ({made['channel']})" if made.get("by") else ""
+    decision = document["decision"] or {}
+    by = f" by {decision['by']} ({decision['channel']})" if decision.get("by") else ""
     return f"{short(document['id'])}: {document['status']}{by} (step {document['step']})"

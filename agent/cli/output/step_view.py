@@ -215,12 +215,12 @@ def _ran_by(executor: dict[str, Any]) -> str:
 
 
 def _question(question: dict[str, Any]) -> str:
-    asked = f"asked: {terminal.one_line(question['message'], 120)}"
+    question_line = f"asked: {terminal.one_line(question['message'], 120)}"
     if question["decided_at"] is None:
-        return f"{asked} ({question['status']})"
+        return f"{question_line} ({question['status']})"
     by = f" by {question['by']}" if question["by"] else ""
     edits = f", with edits {terminal.one_line(question['edits'], 80)}" if question["edits"] else ""
-    return f"{asked}: {question['status']}{by}{edits}"
+    return f"{question_line}: {question['status']}{by}{edits}"
 
 
 def _wait(wait: dict[str, Any]) -> str:

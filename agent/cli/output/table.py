@@ -87,14 +87,17 @@ def _fitted(natural: dict[int, int], width: int | None) -> dict[int, int]:
         return dict(natural)
     room = width - len(_GAP) * (len(natural) - 1)
     longest = max(natural.values(), default=0)
-    while longest > _SHORTEST and sum(min(each, longest) for each in natural.values()) > room:
+    while (
+        longest > _SHORTEST
+        and sum(min(own_width, longest) for own_width in natural.values()) > room
+    ):
         longest -= 1
-    widths = {index: min(each, longest) for index, each in natural.items()}
+    widths = {index: min(own_width, longest) for index, own_width in natural.items()}
     # The next column gets the cells that are left, since one step would be too many for all.
-    for index, each in natural.items():
+    for index, own_width in natural.items():
         spare = room - sum(widths.values())
-        if spare > 0 and each > widths[index]:
-            widths[index] = min(each, widths[index] + spare)
+        if spare > 0 and own_width > widths[index]:
+            widths[index] = min(own_width, widths[index] + spare)
     return widths
 
 

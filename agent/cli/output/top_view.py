@@ -78,7 +78,10 @@ def _tasks(now: Sample, before: Sample | None) -> str:
     running = ", ".join(f"{steps.get(status, 0):,} {status}" for status in ("running", "waiting"))
     text = f"tasks: {open_tasks}; steps: {running}"
     if before is not None and now.at > before.at:
-        ended = sum(tasks.get(each, 0) - before.load["tasks"].get(each, 0) for each in _ENDED)
+        ended = sum(
+            tasks.get(ended_status, 0) - before.load["tasks"].get(ended_status, 0)
+            for ended_status in _ENDED
+        )
         text += f"; {max(0, ended) / (now.at - before.at):.1f} tasks ended per second"
     return text
 

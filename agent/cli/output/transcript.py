@@ -93,7 +93,8 @@ def _delivery(response: dict[str, Any]) -> list[str]:
     accepted = ", ".join(response.get("accepted", ()))
     lines = [f"→ sent to {accepted} as {response.get('message_id')}{size}{found}"]
     return lines + [
-        f"→ {each['address']} was refused: {each['reply']}" for each in response.get("refused", ())
+        f"→ {refusal['address']} was refused: {refusal['reply']}"
+        for refusal in response.get("refused", ())
     ]
 
 

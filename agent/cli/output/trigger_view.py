@@ -190,7 +190,7 @@ def when(instant: str | None, zone: str) -> str:
         return ""
     moment = datetime.fromisoformat(instant)
     now = datetime.now(UTC)
-    local, today = (each.astimezone(_zone(zone)) for each in (moment, now))
+    local, today = (time.astimezone(_zone(zone)) for time in (moment, now))
     clock = local.strftime("%H:%M" if local.second == 0 else "%H:%M:%S")
     text = clock if local.date() == today.date() else f"{local.date().isoformat()} {clock}"
     return f"{text} ({distance((moment - now).total_seconds())})"

@@ -70,11 +70,11 @@ def _domain() -> str:
 
 
 def _control(*arguments: str) -> str:
-    done = _run(*arguments)
-    if done.returncode != 0:
-        reason = done.stderr.strip()
+    completed = _run(*arguments)
+    if completed.returncode != 0:
+        reason = completed.stderr.strip()
         raise CommandError(f"launchctl {' '.join(arguments)} failed: {reason}", Exit.REFUSED)
-    return done.stdout
+    return completed.stdout
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":

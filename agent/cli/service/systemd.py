@@ -133,19 +133,20 @@ def _require_running() -> None:
     )
     if shutil.which("systemctl") is None:
         raise CommandError(f"systemd is not installed here: {advice}", Exit.REFUSED)
-    done = _run("show-environment")
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["it does not answer"])[-1]
+    completed = _run("show-environment")
+    if completed.returncode != 0:
+        reason = (completed.stderr.strip().splitlines() or ["it does not answer"])[-1]
         raise CommandError(f"systemd does not run for this user ({reason}): {advice}", Exit.REFUSED)
 
 
 def _control(*arguments: str) -> str:
-    done = _run(*arguments)
-    if done.returncode != 0:
+    completed = _run(*arguments)
+    if completed.returncode != 0:
         raise CommandError(
-            f"systemctl --user {' '.join(arguments)} failed: {done.stderr.strip()}", Exit.REFUSED
+            f"systemctl --user {' '.join(arguments)} failed: {completed.stderr.strip()}",
+            Exit.REFUSED,
         )
-    return done.stdout
+    return completed.stdout
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":

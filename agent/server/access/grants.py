@@ -183,9 +183,9 @@ def check_new(name: str, scopes: set[str]) -> list[str]:
 
 def _in_order(scopes: Iterable[str]) -> list[str]:
     """Return the scopes that exist: the fixed ones in their order, then those of queues."""
-    given = set(scopes)
-    of_queues = sorted(scope for scope in given if is_work_scope(scope))
-    return [*(scope for scope in SCOPES if scope in given), *of_queues]
+    wanted = set(scopes)
+    of_queues = sorted(scope for scope in wanted if is_work_scope(scope))
+    return [*(scope for scope in SCOPES if scope in wanted), *of_queues]
 
 
 def instant_of(text: str | None) -> int | None:

@@ -31,6 +31,6 @@ class Readiness:
     async def _query(self) -> Exception | None:
         try:
             await self._read_pool.read(lambda connection: connection.check())
-        except Exception as problem:
-            return problem.with_traceback(None)
+        except Exception as error:
+            return error.with_traceback(None)
         return None

@@ -28,8 +28,8 @@ async def show_link(request: Request) -> Response:
     """Show the button that begins a session; this changes nothing."""
     try:
         context_of(request).sessions.check_link(request.path_params["code"])
-    except LinkError as problem:
-        return _refused(request, problem)
+    except LinkError as error:
+        return _refused(request, error)
     return rendering.render_signed_out(request, "sign_in.html", {})
 
 
@@ -39,9 +39,9 @@ async def begin_session(request: Request) -> Response:
     context, source = context_of(request), client_address(request.scope)
     try:
         begun = context.sessions.begin(request.path_params["code"])
-    except LinkError as problem:
-        audit.record("page:unknown", source, "sign in", f"refused: {problem}")
-        return _refused(request, problem)
+    except LinkError as error:
+        audit.record("page:unknown", source, "sign in", f"refused: {error}")
+        return _refused(request, error)
     audit.record(f"page:{begun.name}", source, "sign in", "done")
     response = rendering.HEADERS | {
         "location": "/",
@@ -58,12 +58,12 @@ async def sign_out(request: Request, form: Form) -> Response:
     return Response(status_code=303, headers=headers)
 
 
-def _refused(request: Request, problem: LinkError) -> Response:
+def _refused(request: Request, error: LinkError) -> Response:
     context = context_of(request)
     wait = context.failed_auth_limiter.add(client_address(request.scope))
     if wait > 0:
         raise retry_later(429, "too-many", "too many links that are not valid", wait)
-    detail = str(problem)
+    detail = str(error)
     return rendering.render_signed_out(
         request, "signed_out.html", {"detail": detail[:1].upper() + detail[1:] + "."}, status=404
     )

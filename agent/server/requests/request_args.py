@@ -54,8 +54,8 @@ class RequestArgs:
 
     def _query_values(self, query: QueryParams) -> Mapping[str, Any]:
         """Return the parameters of a query; those that may be repeated as lists."""
-        given = [name for name in self._repeatable if name in query]
-        return {**query, **{name: query.getlist(name) for name in given}} if given else query
+        repeated = [name for name in self._repeatable if name in query]
+        return {**query, **{name: query.getlist(name) for name in repeated}} if repeated else query
 
 
 def _parts(annotation: Any) -> set[Any]:

@@ -60,8 +60,8 @@ async def show(request: Request, token: LinkToken) -> Response:
     """Show a question, or its decision; this changes nothing."""
     try:
         return page(await _approval(request, await _link(request, token)))
-    except (BadLinkError, NotFoundError) as problem:
-        return page(None, title=_sentence(problem), status=404)
+    except (BadLinkError, NotFoundError) as error:
+        return page(None, title=_sentence(error), status=404)
 
 
 @routes.route("POST", "/links/{token}", scope="public", include_in_schema=False)
@@ -70,17 +70,17 @@ async def decide(request: Request, token: LinkToken) -> Response:
     try:
         link = await _link(request, token)
         approval = await _approval(request, link)
-    except (BadLinkError, NotFoundError) as problem:
-        return page(None, title=_sentence(problem), status=404)
+    except (BadLinkError, NotFoundError) as error:
+        return page(None, title=_sentence(error), status=404)
     form = _form(await request.body())
     try:
         await _answer(request, link.approval_id, "link", **answer_in(approval, form))
-    except (InvalidAnswerError, NotAllowedError) as problem:
-        status = 403 if isinstance(problem, NotAllowedError) else 422
-        return page(approval, problem=_sentence(problem), typed=form, status=status)
-    except DecidedError as late:
+    except (InvalidAnswerError, NotAllowedError) as error:
+        status = 403 if isinstance(error, NotAllowedError) else 422
+        return page(approval, problem=_sentence(error), typed=form, status=status)
+    except DecidedError as error:
         now = await _approval(request, link)
-        return page(now, problem=f"Your answer came too late: {late}.", status=409)
+        return page(now, problem=f"Your answer came too late: {error}.", status=409)
     # Relative: a proxy may serve us under a path of its own.
     return Response(status_code=303, headers={"location": token, "referrer-policy": "no-referrer"})
 
@@ -191,6 +191,6 @@ def _form(body: bytes) -> Form:
     return {name: texts[-1].replace("\r\n", "\n") for name, texts in fields.items()}
 
 
-def _sentence(problem: Exception) -> str:
-    text = str(problem)
+def _sentence(error: Exception) -> str:
+    text = str(error)
     return text[:1].upper() + text[1:]

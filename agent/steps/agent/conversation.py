@@ -174,8 +174,8 @@ async def _summarise(
     """Ask the model for a summary; empty if it gives none."""
     tokens = max(config.conversation_tokens // 4, _MIN_SUMMARY_TOKENS)
     tokens = min(tokens, model_calls.answer_tokens(context, model, None))
-    said = "\n\n".join(f"{entry.role}: {entry.text}" for entry in entries)
-    prompt = f"{_SUMMARY_PROMPT.format(words=tokens // 2)}\n\n{untrusted(said)}"
+    transcript = "\n\n".join(f"{entry.role}: {entry.text}" for entry in entries)
+    prompt = f"{_SUMMARY_PROMPT.format(words=tokens // 2)}\n\n{untrusted(transcript)}"
     request = ModelRequest(messages=(Message("user", prompt),), max_tokens=tokens)
     body = {"summary_of": name, "until": entries[-1].number}
     answer = await model_calls.ask(context, model, request, body, is_conversation=True)

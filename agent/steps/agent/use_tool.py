@@ -54,9 +54,9 @@ class ToolUser:
             # Started before a person is asked: a refused use needs no approval.
             tool_run = tool.start(use.arguments, context)
             self._approve(tool, body, use)
-        except ToolRefusedError as problem:
+        except ToolRefusedError as error:
             action = f"tool.{tool.name}" if tool is not None else "tool"
-            return await self._refuse(action, body, use, str(problem))
+            return await self._refuse(action, body, use, str(error))
         is_effect = tool.is_effect(use.arguments) and not tool_run.has_own_record
         seconds = tool.seconds or context.services.limits.call_seconds
         policy = tool.on_unknown if is_effect else "retry"
@@ -82,8 +82,8 @@ class ToolUser:
                 # The task that this one retries may have it: then nothing is asked again.
                 may_ask = not context.calls.has_answer(request.action, again.body)
                 person = tool_questions.Person(tool.name, again.body, self._config, context)
-                given = person.answers(asks, may_ask=may_ask)
-                tool_run.answers = {**tool_run.answers, **given}
+                answers = person.answers(asks, may_ask=may_ask)
+                tool_run.answers = {**tool_run.answers, **answers}
                 answer = await context.perform(
                     again, lambda call: self._perform(tool_run, call, seconds)
                 )
@@ -141,8 +141,8 @@ class ToolUser:
         try:
             async with asyncio.timeout(seconds):
                 result = await tool_run.perform(call)
-        except DefiniteFailure as problem:
-            return self._response(problem.error.message, is_error=True)
+        except DefiniteFailure as exception:
+            return self._response(exception.error.message, is_error=True)
         except TimeoutError:
             text = f"no answer within {seconds:g} s"
             if call.is_effect:
@@ -151,10 +151,10 @@ class ToolUser:
             if tool_run.has_own_record:
                 text += "; it may still take effect, so look before you repeat it"
             return self._response(text, is_error=True)
-        except Exception as problem:
+        except Exception as exception:
             if call.is_effect:
                 raise
-            return self._response(describe_exception(problem), is_error=True)
+            return self._response(describe_exception(exception), is_error=True)
         if isinstance(result, ToolContent):
             response = self._response(result.text, is_error=False)
             parts = {"parts": result.parts} if result.parts else {}

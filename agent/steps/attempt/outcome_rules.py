@@ -141,7 +141,7 @@ def _check(outcome: Succeeded, context: StepContext, *, is_large: bool) -> Outco
     return outcome
 
 
-def _unreadable(raised: BaseException, context: StepContext) -> StepError:
-    reason = describe_exception(raised)
+def _unreadable(error: BaseException, context: StepContext) -> StepError:
+    reason = describe_exception(error)
     text = f"what {code_name(context)} returned raised {reason} when it was read"
     return StepError("bad_output", "code", context.secrets.redact(text))

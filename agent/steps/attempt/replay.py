@@ -36,17 +36,17 @@ def find_match(attempt_input: AttemptInput, numbered: NumberedRequest) -> Record
     past = _with_number(attempt_input, numbered.number)
     if not past:
         return None
-    done, unknown = (
+    succeeded, unknown = (
         [call for call in past if call.status == status]
         for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN)
     )
     if _may_change(numbered, attempt_input.calls):
-        done, unknown = (
-            [call for call in calls if numbered.matches(call)] for calls in (done, unknown)
+        succeeded, unknown = (
+            [call for call in calls if numbered.matches(call)] for calls in (succeeded, unknown)
         )
-    if done:
-        usable = [call for call in done if _answers(call, numbered)]
-        return RecordMatch(usable[-1], True) if usable else RecordMatch(done[-1], False)
+    if succeeded:
+        usable = [call for call in succeeded if _answers(call, numbered)]
+        return RecordMatch(usable[-1], True) if usable else RecordMatch(succeeded[-1], False)
     failed = [
         call for call in past if call.status == CallStatus.FAILED and call.action == numbered.action
     ]

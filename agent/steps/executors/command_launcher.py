@@ -52,10 +52,10 @@ class CommandLauncher:
         output = tempfile.TemporaryFile()  # noqa: SIM115 - open until the command has ended
         try:
             child = await asyncio.to_thread(self._spawn, self._settings.command, job, output)
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError) as error:
             output.close()
             raise DefiniteFailure(
-                f"the job could not be launched: {problem}", code="cannot_launch", kind="limit"
+                f"the job could not be launched: {error}", code="cannot_launch", kind="limit"
             ) from None
         self._exits[job.name] = (self._threads.start(child.wait), output)
         return {"launched_by": child.pid}

@@ -55,7 +55,7 @@ class ContextServer:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
-    def close(self, problem: BaseException) -> None:
+    def close(self, error: BaseException) -> None:
         """Record that the process has ended: calls that it had begun may have happened."""
         for task in self._answers:
             task.cancel()
@@ -63,7 +63,7 @@ class ContextServer:
             _, call = self._open_calls.popitem()
             # It raises `EndAttempt` for an effect; the decided outcome has the same content.
             try:
-                self._context.calls.record_failure(call, problem, has_begun=True)
+                self._context.calls.record_failure(call, error, has_begun=True)
             except BaseException as ended:
                 if messages.describe(ended) is None:
                     raise
@@ -75,13 +75,13 @@ class ContextServer:
             reply: Message = {"to": number, "value": await method(number, **message)}
         except asyncio.CancelledError:
             raise
-        except BaseException as problem:
-            described = messages.describe(problem)
-            if described is None and not isinstance(problem, Exception):
+        except BaseException as error:
+            described = messages.describe(error)
+            if described is None and not isinstance(error, Exception):
                 raise
             reply = {
                 "to": number,
-                "problem": described or {"type": "code", "message": str(problem)},
+                "problem": described or {"type": "code", "message": str(error)},
             }
         self._send(reply)
 
@@ -128,8 +128,8 @@ class ContextServer:
             return {"answer": opened.response}
         try:
             context.calls.check_may_begin(opened)
-        except BaseException as problem:
-            context.calls.record_failure(opened, problem, has_begun=False)
+        except BaseException as error:
+            context.calls.record_failure(opened, error, has_begun=False)
             raise
         self._open_calls[opened.call_id] = opened
         names = ("number", "action", "call_id", "idempotency_key", "remote_key", "send_by")

@@ -49,8 +49,8 @@ class DaskLauncher:
             raise missing_library("dask", "distributed") from None
         try:
             return Client(self._settings.address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except Exception as problem:
-            text = f"the Dask scheduler {self._settings.address} cannot be reached: {problem}"
+        except Exception as error:
+            text = f"the Dask scheduler {self._settings.address} cannot be reached: {error}"
             raise DefiniteFailure(text, code="no_cluster", kind="transport") from None
 
     async def launch(self, job: LaunchedJob) -> dict[str, Any]:

@@ -124,13 +124,13 @@ class Job:
 
     async def _attempt(self) -> Outcome:
         spec = self._spec
-        given = job_spec.attempt_of(spec)
+        attempt_input = job_spec.attempt_of(spec)
         directory = spec["limits"]["directory"]
         here = directory if directory and Path(directory).is_dir() else None
         services = Services(Clock(), self._journal, job_spec.limits_of(spec, here))
         secrets = Secrets()
         context = StepContext(
-            given, self._signals, services, secrets, Calls(given, services, secrets)
+            attempt_input, self._signals, services, secrets, Calls(attempt_input, services, secrets)
         )
         context.secret_paths = frozenset(tuple(path) for path in spec["secret_paths"])
         kind = KINDS[spec["kind"]]
@@ -144,8 +144,8 @@ class Job:
             config = kind.model.model_validate(spec["config"], context=RENDERED)
             await execution.ready(context)
             return await runner.run_handler(execution.run, config, context)
-        except DefiniteFailure as problem:
-            return Retry(problem.error) if problem.may_retry else Failed(problem.error)
+        except DefiniteFailure as error:
+            return Retry(error.error) if error.may_retry else Failed(error.error)
         finally:
             execution.close()
             await services.aclose()
@@ -156,9 +156,9 @@ class Job:
             await asyncio.sleep(self._spec["status_seconds"])
             try:
                 await self._write_status("running")
-            except Exception as problem:
+            except Exception as error:
                 # The agent counts only the time in which it can read the store.
-                log.warning("job.status_not_written", error=str(problem))
+                log.warning("job.status_not_written", error=str(error))
 
     async def _watch_control(self) -> None:
         while True:
@@ -242,10 +242,10 @@ async def _persist_async(write: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await write()
-        except Exception as problem:
+        except Exception as error:
             if loop.time() > deadline:
                 raise
-            log.warning("job.result_not_written", error=str(problem))
+            log.warning("job.result_not_written", error=str(error))
             await asyncio.sleep(delay_seconds)
             delay_seconds = min(delay_seconds * 2, _MOST_RETRY_SECONDS)
         else:
@@ -256,8 +256,8 @@ async def run(objects: JobObjects) -> int:
     """Run the job whose specification is in these objects; return the exit code."""
     try:
         spec = await asyncio.to_thread(objects.read, job_objects.SPEC)
-    except Exception as problem:
-        reason = f"its specification at {objects.spec_address} cannot be read: {problem}"
+    except Exception as error:
+        reason = f"its specification at {objects.spec_address} cannot be read: {error}"
         log.error("job.refused", reason=reason)
         return 1
     if spec is None:

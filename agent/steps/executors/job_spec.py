@@ -15,8 +15,8 @@ def document_of(
     context: StepContext, kind: str, config: Document, seconds: float | None, status_seconds: float
 ) -> Document:
     """Return the specification of an attempt; secrets stay references, which the job resolves."""
-    given, limits = context.attempt_input, context.services.limits
-    task = given.task
+    attempt_input, limits = context.attempt_input, context.services.limits
+    task = attempt_input.task
     return {
         "version": VERSION,
         "kind": kind,
@@ -32,15 +32,15 @@ def document_of(
             "created_at": task.created_at,
             "source_path": task.source_path,
         },
-        "step": {"id": given.step_id, "name": given.step.name},
-        "attempt": given.attempt,
-        "max_attempts": given.max_attempts,
-        "parallel_index": given.parallel_index,
-        "parallel_count": given.parallel_count,
-        "item": given.item,
+        "step": {"id": attempt_input.step_id, "name": attempt_input.step.name},
+        "attempt": attempt_input.attempt,
+        "max_attempts": attempt_input.max_attempts,
+        "parallel_index": attempt_input.parallel_index,
+        "parallel_count": attempt_input.parallel_count,
+        "item": attempt_input.item,
         "upstream": {
             name: {"status": step.status, "output": step.output, "error": step.error}
-            for name, step in given.upstream.items()
+            for name, step in attempt_input.upstream.items()
         },
         "checkpoint": context.checkpoint,
         "timeout_seconds": seconds,

@@ -69,9 +69,9 @@ class JobWatch:
                 return await self._context.services.threads.start(function)
         except TimeoutError:
             raise StoreError(Fault.UNREACHABLE, "the store of jobs did not answer") from None
-        except Exception as problem:
+        except Exception as error:
             # Drivers raise errors of their own.
-            raise StoreError(Fault.UNREACHABLE, str(problem) or type(problem).__name__) from None
+            raise StoreError(Fault.UNREACHABLE, str(error) or type(error).__name__) from None
 
     async def is_specified(self) -> bool:
         """Whether there is a specification of the job."""

@@ -49,24 +49,24 @@ def _receive(connection: socket.socket, count: int) -> bytes | None:
     return bytes(content)
 
 
-def describe(problem: BaseException) -> Message | None:
+def describe(exception: BaseException) -> Message | None:
     """Return an exception that both sides know; None for any other."""
-    if isinstance(problem, DefiniteFailure):
-        error = problem.error
+    if isinstance(exception, DefiniteFailure):
+        error = exception.error
         return {
             "type": "failure",
             "message": error.message,
             "code": error.code,
             "kind": error.kind,
-            "may_retry": problem.may_retry,
-            "delay_seconds": problem.delay_seconds,
+            "may_retry": exception.may_retry,
+            "delay_seconds": exception.delay_seconds,
         }
-    if isinstance(problem, NotPlainJsonError):
-        return {"type": "not_plain", "path": problem.path, "message": problem.problem}
-    if isinstance(problem, EndAttempt):
+    if isinstance(exception, NotPlainJsonError):
+        return {"type": "not_plain", "path": exception.path, "message": exception.problem}
+    if isinstance(exception, EndAttempt):
         return {"type": "end"}
-    if isinstance(problem, RevokedError):
-        return {"type": "revoked", "message": str(problem)}
+    if isinstance(exception, RevokedError):
+        return {"type": "revoked", "message": str(exception)}
     return None
 
 

@@ -61,17 +61,17 @@ class PythonExecution:
         if config.effect != "once":
             try:
                 return Succeeded(await self._call(config, context))
-            except ProcessDiedError as death:
-                raise DefiniteFailure(death.message, code=death.code, kind="crash") from None
+            except ProcessDiedError as error:
+                raise DefiniteFailure(error.message, code=error.code, kind="crash") from None
         body = {"call": config.call, "with": config.with_}
         request = context.request("python", body, on_unknown="ask")
 
         async def perform(_: Call) -> Json:
             try:
                 return await self._call(config, context)
-            except ProcessDiedError as death:
-                text = f"{death.message}; whether it took effect is unknown"
-                raise UnknownOutcomeError(StepError(death.code, "unknown", text)) from None
+            except ProcessDiedError as error:
+                text = f"{error.message}; whether it took effect is unknown"
+                raise UnknownOutcomeError(StepError(error.code, "unknown", text)) from None
 
         answer = await context.perform(request, perform)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)

@@ -26,7 +26,7 @@ class ProcessPool:
             try:
                 await turn
             except asyncio.CancelledError:
-                self._waiting = deque(each for each in self._waiting if each is not turn)
+                self._waiting = deque(waiting for waiting in self._waiting if waiting is not turn)
                 if turn.done() and not turn.cancelled():
                     self._wake_next()
                 raise

@@ -63,8 +63,8 @@ class RayLauncher:
                 log_to_driver=False,
                 configure_logging=False,
             )
-        except Exception as problem:
-            text = f"the Ray cluster {self._settings.address!r} cannot be reached: {problem}"
+        except Exception as error:
+            text = f"the Ray cluster {self._settings.address!r} cannot be reached: {error}"
             raise DefiniteFailure(text, code="no_cluster", kind="transport") from None
         return ray
 
@@ -105,9 +105,9 @@ class RayLauncher:
             return None
         try:
             return f"its actor ended with exit code {ray.get(result)}"
-        except Exception as problem:
-            first = str(problem).strip().splitlines()[:1]
-            return f"its actor died: {''.join(first) or type(problem).__name__}"
+        except Exception as error:
+            first = str(error).strip().splitlines()[:1]
+            return f"its actor died: {''.join(first) or type(error).__name__}"
 
     async def cancel(self, job: LaunchedJob) -> None:
         """Kill the actor with its processes."""

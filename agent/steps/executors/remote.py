@@ -136,8 +136,8 @@ class RemoteExecution:
         )
         try:
             await watch.bounded(lambda: job.objects.write(job_objects.SPEC, spec))
-        except Exception as problem:
-            text = f"the job's specification could not be written: {problem}"
+        except Exception as error:
+            text = f"the job's specification could not be written: {error}"
             raise DefiniteFailure(text, code="cannot_launch", kind="transport") from None
         where = await self._start(watch, job, context)
         with contextlib.suppress(Exception):
@@ -158,9 +158,9 @@ class RemoteExecution:
             if _is_over(context):
                 await watch.prevent_or_stop()
             raise
-        except Exception as problem:
+        except Exception as error:
             if await watch.prevent():
-                raise _never_started(str(problem)) from None
+                raise _never_started(str(error)) from None
             return {}
 
     async def _result(self, watch: JobWatch, context: StepContext, *, is_effect: bool) -> Json:
@@ -179,12 +179,12 @@ class RemoteExecution:
                 now = context.services.clock.now()
                 raise EndCallError(Waiting(Timer(now), now, context.checkpoint))
             output = await watch.finish(status)
-        except JobLostError as lost:
+        except JobLostError as error:
             await watch.stop()
             if is_effect:
-                text = f"{lost}; whether it took effect is unknown"
-                raise UnknownOutcomeError(StepError(lost.code, "unknown", text)) from None
-            raise DefiniteFailure(str(lost), code=lost.code, kind="crash") from None
+                text = f"{error}; whether it took effect is unknown"
+                raise UnknownOutcomeError(StepError(error.code, "unknown", text)) from None
+            raise DefiniteFailure(str(error), code=error.code, kind="crash") from None
         if status["state"] == "succeeded":
             return output
         raise await self._failure(status, context, is_effect=is_effect)
@@ -236,8 +236,8 @@ class RemoteExecution:
             return _never_started("its agent ended before it was launched")
         try:
             return Applied(await self._result(watch, context, is_effect=is_effect))
-        except (DefiniteFailure, EndCallError) as found:
-            return found
+        except (DefiniteFailure, EndCallError) as error:
+            return error
         except UnknownOutcomeError:
             return None
 

@@ -86,10 +86,10 @@ class WorkerFacts:
             raise DefiniteFailure(message, code="not_sent", kind="limit")
         return call
 
-    def failed(self, opened: Message, problem: BaseException) -> Message:
+    def failed(self, opened: Message, error: BaseException) -> Message:
         """Return what the agent records of a call that raised."""
-        described = messages.describe(problem)
-        text = containment.describe_exception(problem)
+        described = messages.describe(error)
+        text = containment.describe_exception(error)
         return {
             "call_id": opened["call_id"],
             "problem": described or {"type": "code", "message": text},
@@ -99,10 +99,10 @@ class WorkerFacts:
         """Return what the agent records of a call's response."""
         try:
             encode(response, f"the response of {call.action}")
-        except BaseException as problem:
-            text = containment.describe_exception(problem)
-            if isinstance(problem, NotPlainJsonError):
-                text = str(problem)
+        except BaseException as error:
+            text = containment.describe_exception(error)
+            if isinstance(error, NotPlainJsonError):
+                text = str(error)
             return {"call_id": call.call_id, "bad_response": text}
         return {"call_id": call.call_id, "response": response}
 
@@ -158,8 +158,8 @@ class BlockingWorkerContext(WorkerFacts):
             call = self.begin(opened["call"])
             name = f"the function of {action}"
             response = containment.call(name, lambda: bind_call(function)(call))
-        except BaseException as problem:
-            self.link.ask("failed", **self.failed(opened["call"], problem))
+        except BaseException as error:
+            self.link.ask("failed", **self.failed(opened["call"], error))
             raise
         return self.link.ask("succeeded", **self.succeeded(call, response))
 
@@ -216,8 +216,8 @@ class AsyncWorkerContext(WorkerFacts):
             call = self.begin(opened["call"])
             async with asyncio.timeout(timeout):
                 response = await perform(call)
-        except BaseException as problem:
-            failed = self.failed(opened["call"], problem)
+        except BaseException as error:
+            failed = self.failed(opened["call"], error)
             await asyncio.shield(asyncio.to_thread(lambda: self.link.ask("failed", **failed)))
             raise
         succeeded = self.succeeded(call, response)

@@ -79,7 +79,7 @@ def _verdict(number: int, reconcile: Callable[[Any], Any], call: Any) -> Message
             encode(verdict.response, "what reconcile found")
             return {"verdict": number, "applied": True, "response": verdict.response}
         return {"verdict": number, "applied": verdict if isinstance(verdict, bool) else None}
-    except BaseException as problem:
-        described = messages.describe(problem)
-        text = containment.describe_exception(problem)
+    except BaseException as error:
+        described = messages.describe(error)
+        text = containment.describe_exception(error)
         return {"verdict": number, "problem": described or {"type": "code", "message": text}}

@@ -109,7 +109,7 @@ def _run(run: Message, link: Link) -> Message:
             return {"output": output}
     except StoppedError:
         return {"problem": {"type": "stopped"}}
-    except MemoryError as problem:
+    except MemoryError as error:
         # Inside the function, its frames hold what it had allocated.
         limit = run["limits"].get("memory")
         text = (
@@ -119,18 +119,18 @@ def _run(run: Message, link: Link) -> Message:
             "problem": {
                 "type": "memory",
                 "message": text,
-                "traceback": user_traceback(problem.with_traceback(None)),
+                "traceback": user_traceback(error.with_traceback(None)),
             }
         }
-    except BaseException as problem:
-        described = messages.describe(problem)
+    except BaseException as error:
+        described = messages.describe(error)
         if described is not None:
             return {"problem": described}
         return {
             "problem": {
                 "type": "code",
-                "message": containment.describe_exception(problem),
-                "traceback": user_traceback(problem),
+                "message": containment.describe_exception(error),
+                "traceback": user_traceback(error),
             }
         }
     finally:
@@ -156,9 +156,9 @@ def _contained(function: Function, keywords: dict[str, Any]) -> Json:
     """Call a function; `StoppedError` is the agent's own, and no exception of the step."""
     try:
         return containment.call(function.name, function.function, **keywords)
-    except containment.StepExitError as problem:
-        if isinstance(problem.__cause__, StoppedError):
-            raise problem.__cause__ from None
+    except containment.StepExitError as error:
+        if isinstance(error.__cause__, StoppedError):
+            raise error.__cause__ from None
         raise
 
 

@@ -198,10 +198,10 @@ class WorkerProcess:
                 self._context.log_text("stderr", text.removesuffix("\n"))
 
 
-def _result(done: Message) -> Json:
-    problem = done.get("problem")
+def _result(message: Message) -> Json:
+    problem = message.get("problem")
     if problem is None:
-        return done["output"]
+        return message["output"]
     if problem["type"] == "memory":
         raise ProcessDiedError(problem["message"], "memory_limit")
     raise raised(problem)
@@ -219,8 +219,8 @@ def _spawn(threads: UnboundedThreads) -> tuple[WorkerProcess, socket.socket]:
     try:
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
-    except OSError as problem:
-        if file_descriptors.is_exhaustion(problem):
+    except OSError as error:
+        if file_descriptors.is_exhaustion(error):
             raise OutOfDescriptorsError("a process") from None
         raise
     os.set_blocking(reading, False)
@@ -235,10 +235,10 @@ def _spawn(threads: UnboundedThreads) -> tuple[WorkerProcess, socket.socket]:
             env={**os.environ, **watcher_marks()},
             start_new_session=True,
         )
-    except OSError as problem:
+    except OSError as error:
         ours.close()
         os.close(reading)
-        text = f"a process for the step cannot be started: {problem}"
+        text = f"a process for the step cannot be started: {error}"
         raise DefiniteFailure(text, code="cannot_start", kind="limit") from None
     finally:
         theirs.close()

@@ -152,8 +152,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         try:
             entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as problem:
-            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
         addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
         allowed = [address for address in addresses if self._policy.allows(host, address)]
         if not allowed:

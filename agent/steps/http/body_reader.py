@@ -76,5 +76,5 @@ class _Decompressor:
     def _decompress(self, stream: "zlib._Decompress", part: bytes) -> bytes:
         try:
             return stream.decompress(part, _PIECE_BYTES)
-        except zlib.error as problem:
-            raise BadEncodingError(f"the compressed body cannot be read: {problem}") from None
+        except zlib.error as error:
+            raise BadEncodingError(f"the compressed body cannot be read: {error}") from None

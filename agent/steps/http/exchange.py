@@ -105,15 +105,15 @@ class Exchange:
                 content=values["data"] if isinstance(values.get("data"), str) else None,
                 extensions={"trace": self._trace},
             )
-        except (httpx.InvalidURL, ValueError, TypeError) as problem:
-            raise _refused("bad_request", f"{url}: {problem}") from None
+        except (httpx.InvalidURL, ValueError, TypeError) as error:
+            raise _refused("bad_request", f"{url}: {error}") from None
         try:
             secret_names = {name.lower() for name in secret_headers}
             return await self._follow(client, request, secret_names, limit_bytes)
-        except AddressRefusedError as problem:
-            raise self._failure(problem, may_retry=False) from None
-        except _NETWORK_ERRORS as problem:
-            raise self._failure(problem) from problem
+        except AddressRefusedError as error:
+            raise self._failure(error, may_retry=False) from None
+        except _NETWORK_ERRORS as error:
+            raise self._failure(error) from error
 
     async def _follow(
         self,
@@ -164,24 +164,24 @@ class Exchange:
         if event.endswith("send_request_headers.started"):
             self._has_begun = True
 
-    def _failure(self, problem: Exception, *, may_retry: bool = True) -> Exception:
-        name = type(problem).__name__
-        text = f"{name}: {problem}".rstrip(": ")
+    def _failure(self, error: Exception, *, may_retry: bool = True) -> Exception:
+        name = type(error).__name__
+        text = f"{name}: {error}".rstrip(": ")
         if self._is_effect and self._has_begun:
             text = f"{text}; whether it took effect is unknown"
             return UnknownOutcomeError(StepError("connection_broken", "unknown", text))
-        if isinstance(problem, AddressRefusedError):
+        if isinstance(error, AddressRefusedError):
             return DefiniteFailure(
-                str(problem), code="address_refused", kind="denied", may_retry=False
+                str(error), code="address_refused", kind="denied", may_retry=False
             )
-        if isinstance(problem, httpx.TooManyRedirects | httpx.UnsupportedProtocol):
+        if isinstance(error, httpx.TooManyRedirects | httpx.UnsupportedProtocol):
             may_retry = False
-        if isinstance(problem, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
+        if isinstance(error, httpcore.LocalProtocolError | httpcore.UnsupportedProtocol):
             return _refused("bad_request", text)
-        if file_descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(error):
             return OutOfDescriptorsError("an HTTP request")
-        code = transport_code(problem)
-        if code == "tls" and is_bad_certificate(problem):
+        code = transport_code(error)
+        if code == "tls" and is_bad_certificate(error):
             # A second look at the same certificate finds the same.
             may_retry = False
         return DefiniteFailure(text, code=code, kind="transport", may_retry=may_retry)

@@ -42,8 +42,8 @@ def traced(method: str, url: str, context: StepContext) -> Iterator[RequestSpan]
     began, error = context.services.clock.now(), None
     try:
         yield span
-    except BaseException as problem:
-        error = context.secrets.redact(describe_exception(problem))
+    except BaseException as exception:
+        error = context.secrets.redact(describe_exception(exception))
         raise
     finally:
         redacted = context.secrets.redact(url)

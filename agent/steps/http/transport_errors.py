@@ -8,9 +8,9 @@ import httpcore
 import httpx
 
 
-def transport_code(problem: BaseException) -> str:
+def transport_code(exception: BaseException) -> str:
     """Return `dns`, `refused`, `tls`, `timeout`, or `transport` for anything else."""
-    for error in _chain(problem):
+    for error in _chain(exception):
         if isinstance(error, socket.gaierror | UnicodeError):
             return "dns"
         if isinstance(error, ConnectionRefusedError):
@@ -22,14 +22,14 @@ def transport_code(problem: BaseException) -> str:
     return "transport"
 
 
-def is_bad_certificate(problem: BaseException) -> bool:
+def is_bad_certificate(exception: BaseException) -> bool:
     """Whether the certificate of a remote was refused."""
-    return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(problem))
+    return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(exception))
 
 
-def _chain(problem: BaseException | None) -> Iterator[BaseException]:
+def _chain(exception: BaseException | None) -> Iterator[BaseException]:
     """Return an exception and those that it was raised from; an exception group's members too."""
-    waiting, seen = [problem], set[int]()
+    waiting, seen = [exception], set[int]()
     while waiting:
         error = waiting.pop(0)
         if error is None or id(error) in seen:

@@ -66,8 +66,8 @@ def _file(path: str, name: str | None, allowed: Sequence[str]) -> Attachment:
             continue
         except FileNotFoundError:
             continue
-        except OSError as problem:
-            reason = reason_of(problem)
+        except OSError as error:
+            reason = reason_of(error)
             continue
         return Attachment(name or parts[-1], content, str(Path(directory, *parts)))
     raise _refused(f"{path}: {reason}")

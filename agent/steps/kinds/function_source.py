@@ -24,10 +24,10 @@ class _Names:
     """More names come from `import *`, or from a function `__getattr__`."""
 
 
-def find_problem(call: str, source_path: str, given: frozenset[str] | None) -> str | None:
+def find_problem(call: str, source_path: str, arguments: frozenset[str] | None) -> str | None:
     """Return why a call will be refused: no such function, or arguments that do not fit.
 
-    `given` are the keys under `with`; None where a template makes them. None is returned where the
+    `arguments` are the keys under `with`; None where a template makes them. None is returned where the
     source does not tell: a decorated function, an attribute of a class, a module without source.
     """
     module, _, attribute = call.partition(":")
@@ -50,20 +50,22 @@ def find_problem(call: str, source_path: str, given: frozenset[str] | None) -> s
         hint = did_you_mean(attribute, names.functions)
         there = f"; {hint}" if hint else ""
         return f"{call}: there is no function {attribute!r} in {path.name}{there}"
-    if given is None or function.decorator_list:
+    if arguments is None or function.decorator_list:
         return None
-    return _argument_problem(call, _signature(function.args), given)
+    return _argument_problem(call, _signature(function.args), arguments)
 
 
-def _argument_problem(call: str, signature: inspect.Signature, given: frozenset[str]) -> str | None:
-    arguments = dict.fromkeys(sorted(given))
+def _argument_problem(call: str, signature: inspect.Signature, names: frozenset[str]) -> str | None:
+    arguments = dict.fromkeys(sorted(names))
     if "ctx" in signature.parameters:
         arguments["ctx"] = None
     try:
         signature.bind(**arguments)
-    except TypeError as problem:
-        takes = ", ".join(str(each) for each in signature.parameters.values() if each.name != "ctx")
-        return f"{call} does not accept the keys under with: {problem}; it takes ({takes})"
+    except TypeError as error:
+        takes = ", ".join(
+            str(parameter) for parameter in signature.parameters.values() if parameter.name != "ctx"
+        )
+        return f"{call} does not accept the keys under with: {error}; it takes ({takes})"
     return None
 
 
@@ -77,8 +79,8 @@ def _names_of(tree: ast.Module) -> _Names:
             case ast.ClassDef(name=name):
                 names.others.add(name)
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
-                names.is_open = names.is_open or any(each.name == "*" for each in imported)
-                names.others |= {(each.asname or each.name).split(".")[0] for each in imported}
+                names.is_open = names.is_open or any(alias.name == "*" for alias in imported)
+                names.others |= {(alias.asname or alias.name).split(".")[0] for alias in imported}
             case _:
                 names.others |= {
                     node.id
@@ -109,21 +111,21 @@ def _signature(arguments: ast.arguments) -> inspect.Signature:
     required = len(positional) - len(arguments.defaults)
     parameters = [
         inspect.Parameter(
-            each.arg,
+            argument.arg,
             kind.POSITIONAL_ONLY
             if number < len(arguments.posonlyargs)
             else kind.POSITIONAL_OR_KEYWORD,
             default=kind.empty if number < required else _Default(),
         )
-        for number, each in enumerate(positional)
+        for number, argument in enumerate(positional)
     ]
     if arguments.vararg is not None:
         parameters.append(inspect.Parameter(arguments.vararg.arg, kind.VAR_POSITIONAL))
     parameters += [
         inspect.Parameter(
-            each.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else _Default()
+            keyword.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else _Default()
         )
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        for keyword, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
     if arguments.kwarg is not None:
         parameters.append(inspect.Parameter(arguments.kwarg.arg, kind.VAR_KEYWORD))

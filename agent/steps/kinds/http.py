@@ -34,8 +34,8 @@ async def run(config: HttpConfig, context: StepContext) -> Outcome:
                 with request_spans.traced(config.method, config.url, context) as span:
                     span.response = await _perform(config, context, None)
                 return _outcome(span.response, None)
-        except OutOfDescriptorsError as problem:
-            return problem.outcome()
+        except OutOfDescriptorsError as error:
+            return error.outcome()
         except TimeoutError:
             raise DefiniteFailure(
                 f"no answer within {seconds:g} s", code="timeout", kind="timeout"
@@ -101,11 +101,11 @@ async def _reconcile(config: HttpConfig, context: StepContext) -> Applied | bool
             context.log(f"reconcile: {check.get} was answered with status {output['status']}")
             return None
         applied = evaluate(check.applied, {**scope_of(context.attempt_input), "response": output})
-    except OutOfDescriptorsError as problem:
+    except OutOfDescriptorsError as error:
         # The remote can be asked later: no person needs to answer.
-        context.calls.end_attempt(problem.outcome())
-    except (DefiniteFailure, TimeoutError, TemplateError) as problem:
-        context.log(f"reconcile: whether it happened is still unknown: {problem}")
+        context.calls.end_attempt(error.outcome())
+    except (DefiniteFailure, TimeoutError, TemplateError) as error:
+        context.log(f"reconcile: whether it happened is still unknown: {error}")
         return None
     if not isinstance(applied, bool):
         context.log(f"reconcile: applied gives {applied!r}, and must give true or false")

@@ -66,7 +66,7 @@ def _letter(config: MailConfig, account: MailSettings, attachments: list[Attachm
     if subject is None:
         subject = replied.answer_subject() if replied is not None else ""
     headers = dict(config.headers)
-    if replied is not None and "auto-submitted" not in {each.lower() for each in headers}:
+    if replied is not None and "auto-submitted" not in {name.lower() for name in headers}:
         # Programs that answer mail by themselves do not answer this one (RFC 3834).
         headers["Auto-Submitted"] = "auto-replied"
     return Letter(
@@ -84,19 +84,21 @@ def _letter(config: MailConfig, account: MailSettings, attachments: list[Attachm
     )
 
 
-def _sender(asked: Mailbox | None, account: MailSettings) -> Mailbox:
+def _sender(configured: Mailbox | None, account: MailSettings) -> Mailbox:
     """Return the sender: the account's own, or another of its addresses."""
     try:
-        own, *others = [parse_mailbox(each) for each in (account.from_, *account.also_from)]
-    except ValueError as problem:
-        raise _refused(f"from or also_from of the account: {problem}") from None
-    if asked is None:
+        own, *others = [parse_mailbox(text) for text in (account.from_, *account.also_from)]
+    except ValueError as error:
+        raise _refused(f"from or also_from of the account: {error}") from None
+    if configured is None:
         return own
     for allowed in (own, *others):
-        if allowed.address.lower() == asked.address.lower():
-            return asked if asked.name else allowed
-    known = ", ".join(each.address for each in (own, *others))
-    raise _refused(f"from: {asked.address} is not an address of the account, which has {known}")
+        if allowed.address.lower() == configured.address.lower():
+            return configured if configured.name else allowed
+    known = ", ".join(mailbox.address for mailbox in (own, *others))
+    raise _refused(
+        f"from: {configured.address} is not an address of the account, which has {known}"
+    )
 
 
 class _Sending:
@@ -135,14 +137,16 @@ class _Sending:
         document: dict[str, Json] = {
             "account": self._name,
             "from": str(letter.sender),
-            "to": [str(each) for each in letter.to],
-            "cc": [str(each) for each in letter.cc],
-            "bcc": [str(each) for each in self._config.bcc],
-            "reply_to": [str(each) for each in letter.reply_to],
+            "to": [str(mailbox) for mailbox in letter.to],
+            "cc": [str(mailbox) for mailbox in letter.cc],
+            "bcc": [str(mailbox) for mailbox in self._config.bcc],
+            "reply_to": [str(mailbox) for mailbox in letter.reply_to],
             "subject": letter.subject,
             "text": letter.text,
             "html": letter.html,
-            "attachments": [attached_files.summary(each) for each in letter.attachments],
+            "attachments": [
+                attached_files.summary(attachment) for attachment in letter.attachments
+            ],
             "references": letter.references,
             "headers": letter.headers,
         }
@@ -154,7 +158,7 @@ class _Sending:
         message = await self._written(identity)
         envelope = Envelope(
             self._letter.sender.address,
-            [each.address for each in self._letter.recipients],
+            [mailbox.address for mailbox in self._letter.recipients],
             self._letter.is_international,
         )
         limits = self._context.services.limits
@@ -209,11 +213,11 @@ class _Sending:
             return None
         try:
             password: str = self._context.secrets.resolve(account.password, frozenset({()}))
-        except DefiniteFailure as problem:
+        except DefiniteFailure as error:
             raise DefiniteFailure(
-                f"password of [mail.{self._name}]: {problem}",
-                code=problem.error.code,
-                kind=problem.error.kind,
+                f"password of [mail.{self._name}]: {error}",
+                code=error.error.code,
+                kind=error.error.kind,
                 may_retry=False,
             ) from None
         return Login(account.user, password)
@@ -222,9 +226,9 @@ class _Sending:
         now = self._context.services.clock.now()
         try:
             return await asyncio.to_thread(written, self._letter, identity, now)
-        except Exception as problem:
+        except Exception as error:
             # Nothing is sent yet: whatever the standard library refuses is a definite failure.
-            raise _refused(f"the mail cannot be written: {problem}") from problem
+            raise _refused(f"the mail cannot be written: {error}") from error
 
     def _summary(self, identity: str, size: int | None) -> dict[str, Json]:
         letter = self._letter
@@ -232,9 +236,9 @@ class _Sending:
             "message_id": identity,
             "account": self._name,
             "from": str(letter.sender),
-            "to": [str(each) for each in letter.to],
-            "cc": [str(each) for each in letter.cc],
-            "bcc": [str(each) for each in self._config.bcc],
+            "to": [str(mailbox) for mailbox in letter.to],
+            "cc": [str(mailbox) for mailbox in letter.cc],
+            "bcc": [str(mailbox) for mailbox in self._config.bcc],
             "subject": letter.subject,
             "size": size,
         }
@@ -248,8 +252,8 @@ class _Sending:
             is_there = await self._in_mailbox(
                 lambda mailbox: sent_folder.has_message(mailbox, folder, identity)
             )
-        except (MailboxError, TimeoutError) as problem:
-            self._context.log(f"reconcile: whether the mail was sent is still unknown: {problem}")
+        except (MailboxError, TimeoutError) as error:
+            self._context.log(f"reconcile: whether the mail was sent is still unknown: {error}")
             return None
         if not is_there:
             self._context.log(
@@ -260,7 +264,7 @@ class _Sending:
         return Applied(
             {
                 **self._summary(identity, None),
-                "accepted": [each.address for each in self._letter.recipients],
+                "accepted": [mailbox.address for mailbox in self._letter.recipients],
                 "refused": [],
                 "reconciled": True,
             }
@@ -297,8 +301,8 @@ class _Sending:
             await self._in_mailbox(
                 lambda mailbox: sent_folder.append(mailbox, folder, message, identity)
             )
-        except Exception as problem:
-            text = str(problem) or "the server did not answer in time"
+        except Exception as error:
+            text = str(error) or "the server did not answer in time"
             self._context.log(f"the mail was sent, and its copy was not saved: {text}")
             return {"saved": False, "save_problem": text}
         return {"saved": True}

@@ -77,7 +77,7 @@ async def run(config: MessageConfig, context: StepContext) -> Outcome:
         attachments.load, config.attach, context.services.limits.attach_from
     )
     sender = _Sender(config, context, messenger, files)
-    for delivery in {id(each): each for one in addresses for each in one.deliveries}.values():
+    for delivery in _deliveries(addresses):
         await sender.deliver(delivery)
     return _outcome(addresses, sender.is_over)
 
@@ -107,8 +107,8 @@ class _Sender:
         try:
             for part in await self._parts(delivery.recipient.channel):
                 delivery.message_ids.append(await self._send(delivery.recipient, part))
-        except DefiniteFailure as failure:
-            delivery.failure = failure
+        except DefiniteFailure as error:
+            delivery.failure = error
 
     async def _parts(self, channel: str) -> list[MessagePart]:
         config = self._config
@@ -185,10 +185,12 @@ async def _addresses(
     addresses = []
     for name in config.to or [OPERATOR if origin is None else ORIGIN]:
         if name == OPERATOR:
-            recipients = [parse_recipient(each) for each in await _operators(context, messenger)]
+            recipients = [
+                parse_recipient(operator) for operator in await _operators(context, messenger)
+            ]
         else:
             recipients = [_recipient(name, config, context)]
-        deliveries = [known.setdefault(each, Delivery(each)) for each in recipients]
+        deliveries = [known.setdefault(recipient, Delivery(recipient)) for recipient in recipients]
         addresses.append(Address(name, deliveries))
     return addresses
 
@@ -205,8 +207,8 @@ def _recipient(name: str, config: MessageConfig, context: StepContext) -> Recipi
         return Recipient(origin.channel, origin.recipient, config.thread or origin.thread)
     try:
         recipient = parse_recipient(name)
-    except ValueError as problem:
-        raise _refused("bad_recipient", str(problem)) from None
+    except ValueError as error:
+        raise _refused("bad_recipient", str(error)) from None
     if recipient.channel == "apprise" and name not in _written(context):
         # The result of a template is data, and data must not be able to name a secret.
         raise _refused("bad_recipient", f"{name} must be written in the definition itself")
@@ -236,12 +238,19 @@ async def _operators(context: StepContext, messenger: Messenger) -> list[str]:
     return names
 
 
+def _deliveries(addresses: list[Address]) -> list[Delivery]:
+    """Return the deliveries of all addresses, each once: two addresses may name the same person."""
+    return list(
+        {
+            id(delivery): delivery for address in addresses for delivery in address.deliveries
+        }.values()
+    )
+
+
 def _outcome(addresses: list[Address], is_over: Callable[[float], bool]) -> Outcome:
     """Succeed if the message has arrived wherever `to` says; otherwise retry or fail."""
     missed = [address for address in addresses if not address.is_reached]
-    deliveries = list(
-        {id(each): each for address in addresses for each in address.deliveries}.values()
-    )
+    deliveries = _deliveries(addresses)
     if not missed:
         return Succeeded({"deliveries": [delivery.document() for delivery in deliveries]})
     failures = {
@@ -265,7 +274,7 @@ def _failure_text(failures: dict[str, DefiniteFailure], deliveries: list[Deliver
     text = "the message was not delivered to " + "; ".join(listed[:_MAX_LISTED])
     if len(listed) > _MAX_LISTED:
         text += f"; and {len(listed) - _MAX_LISTED} more"
-    reached = [str(each.recipient) for each in deliveries if each.failure is None]
+    reached = [str(delivery.recipient) for delivery in deliveries if delivery.failure is None]
     if reached:
         text += f" (it was delivered to {', '.join(reached[:_MAX_LISTED])})"
     return text

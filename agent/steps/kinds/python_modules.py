@@ -43,8 +43,8 @@ class Function:
             arguments["ctx"] = None
         try:
             self.signature.bind(**arguments)
-        except TypeError as problem:
-            raise _refused(f"{call} does not accept the keys under with: {problem}") from None
+        except TypeError as error:
+            raise _refused(f"{call} does not accept the keys under with: {error}") from None
         self._checked.add(names)
 
 
@@ -139,7 +139,7 @@ def _load(call: str, path: Path, directory: Path) -> ModuleType:
     try:
         # Compiled here: Python's own cache compares modification times by whole seconds only.
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102
-    except BaseException as problem:
+    except BaseException as error:
         if before is not None:
             sys.modules[unique] = before
         else:
@@ -147,8 +147,8 @@ def _load(call: str, path: Path, directory: Path) -> ModuleType:
         from agent.steps.attempt.containment import describe_exception
         from agent.steps.types.errors import DefiniteFailure
 
-        text = f"{call}: {path.name} cannot be loaded: {describe_exception(problem)}"
-        raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from problem
+        text = f"{call}: {path.name} cannot be loaded: {describe_exception(error)}"
+        raise DefiniteFailure(text, code="import_failed", kind="code", may_retry=False) from error
     return module
 
 
@@ -156,17 +156,15 @@ def _installed(call: str, source_path: str | None) -> ModuleType:
     name = call.partition(":")[0]
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as problem:
-        if problem.name is None or not (
-            name == problem.name or name.startswith(problem.name + ".")
-        ):
-            raise _unloadable(call, problem) from problem
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise _unloadable(call, error) from error
         where = "not installed"
         if source_path is not None:
             where = f"neither beside {Path(source_path).name} nor installed"
         raise _refused(f"the module {name!r} is {where}") from None
-    except BaseException as problem:
-        raise _unloadable(call, problem) from problem
+    except BaseException as error:
+        raise _unloadable(call, error) from error
 
 
 def _describe(call: str, module: ModuleType, attribute: str) -> Function:
@@ -185,11 +183,11 @@ def _describe(call: str, module: ModuleType, attribute: str) -> Function:
     return Function(call, function, is_async, "ctx" in signature.parameters, signature)
 
 
-def _unloadable(call: str, problem: BaseException) -> "DefiniteFailure":
+def _unloadable(call: str, error: BaseException) -> "DefiniteFailure":
     from agent.steps.attempt.containment import describe_exception
     from agent.steps.types.errors import DefiniteFailure
 
-    text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {describe_exception(problem)}"
+    text = f"{call}: the module {call.partition(':')[0]!r} cannot be loaded: {describe_exception(error)}"
     return DefiniteFailure(text, code="import_failed", kind="code", may_retry=False)
 
 

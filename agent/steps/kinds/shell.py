@@ -40,9 +40,9 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         request = context.request("shell", body, on_unknown="ask")
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
-    except OutOfDescriptorsError as problem:
+    except OutOfDescriptorsError as error:
         # Only of a command without an intent; for others `perform` has ended the attempt.
-        return problem.outcome()
+        return error.outcome()
     except asyncio.CancelledError:
         await shell.close(is_hurried=not context.is_interrupted())
         raise

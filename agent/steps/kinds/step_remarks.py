@@ -79,14 +79,14 @@ def _about_function(step: Step, path: Path) -> Iterator[str]:
     """Remark on a module or a function that is missing, and on arguments that do not fit."""
     from agent.steps.kinds import function_source
 
-    call, given = step.config.get("call"), step.config.get("with", {})
+    call, arguments = step.config.get("call"), step.config.get("with", {})
     if not isinstance(call, str) or is_template(call):
         return
     if not module_exists(call, str(path)):
         name = call.partition(":")[0]
         yield f"the module {name!r} is neither beside {path.name} nor installed"
         return
-    names = frozenset(given) if isinstance(given, dict) else None
+    names = frozenset(arguments) if isinstance(arguments, dict) else None
     problem = function_source.find_problem(call, str(path), names)
     if problem is not None:
         yield problem

@@ -26,9 +26,9 @@ async def run(config: WorkerConfig, context: StepContext) -> Outcome:
         if isinstance(answer, CallAnswer):
             return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
         intent = answer
-    given = context.secrets.redact_value(config.with_)
-    is_inline = is_small(given)
-    text = _encode(given) if is_inline else await asyncio.to_thread(_encode, given)
+    work_input = context.secrets.redact_value(config.with_)
+    is_inline = is_small(work_input)
+    text = _encode(work_input) if is_inline else await asyncio.to_thread(_encode, work_input)
     large = large_text(text, context.services.limits.inline_bytes)
     offered = WorkOffer(
         config.queue,
@@ -57,5 +57,5 @@ def _request(config: WorkerConfig, context: StepContext) -> Request:
     )
 
 
-def _encode(given: Json) -> str:
-    return encode(given, "with")
+def _encode(work_input: Json) -> str:
+    return encode(work_input, "with")

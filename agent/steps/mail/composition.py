@@ -46,7 +46,7 @@ class Letter:
     def is_international(self) -> bool:
         """Whether an address needs a server that takes more than ASCII (SMTPUTF8)."""
         everyone = [self.sender, *self.recipients, *self.reply_to]
-        return not all(each.address.isascii() for each in everyone)
+        return not all(mailbox.address.isascii() for mailbox in everyone)
 
 
 class _WirePolicy(EmailPolicy):
@@ -86,7 +86,7 @@ def written(letter: Letter, identity: str, now_us: int) -> bytes:
     message["From"] = _address(letter.sender)
     for name, addresses in (("To", letter.to), ("Cc", letter.cc), ("Reply-To", letter.reply_to)):
         if addresses:
-            message[name] = [_address(each) for each in addresses]
+            message[name] = [_address(address) for address in addresses]
     if not letter.to and not letter.cc:
         message["To"] = "undisclosed-recipients:;"
     message["Subject"] = letter.subject

@@ -121,26 +121,26 @@ class ImapConnection:
                 self.mailbox.login(user, password, initial_folder=None)
             else:
                 self.mailbox.login_utf8(user, password, initial_folder=None)
-        except (imap_tools.MailboxLoginError, imaplib.IMAP4.error) as problem:
-            raise self._login_problem(problem) from None
+        except (imap_tools.MailboxLoginError, imaplib.IMAP4.error) as error:
+            raise self._login_problem(error) from None
         if self._keys["folder"]:
             self.folder = self.open_folder(self._keys["folder"])
 
     def _password(self) -> str:
         try:
             password: str = Secrets().resolve(self._keys["password"], frozenset({()}))
-        except DefiniteFailure as problem:
-            raise MailboxError(f"the password for {self.host}: {problem}") from None
+        except DefiniteFailure as error:
+            raise MailboxError(f"the password for {self.host}: {error}") from None
         if re.search(r"[\r\n\0]", password + self._keys["user"]):
             raise MailboxError(
                 f"user or password for {self.host} has a line break, which IMAP cannot send"
             )
         return password
 
-    def _login_problem(self, problem: Exception) -> Exception:
-        text = server_text(problem)
-        if isinstance(problem, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in text.upper():
-            return problem
+    def _login_problem(self, error: Exception) -> Exception:
+        text = server_text(error)
+        if isinstance(error, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in text.upper():
+            return error
         return MailboxError(
             f"{self.host} refused the login of {self._keys['user']}: {text}; check user and"
             " password (many providers need an app password for IMAP)",
@@ -152,10 +152,10 @@ class ImapConnection:
         imap_tools, client = require_imap_tools(), self.mailbox.client
         try:
             selected = self.mailbox.folder.set(name, readonly=True)
-        except imap_tools.MailboxFolderSelectError as problem:
+        except imap_tools.MailboxFolderSelectError as error:
             raise MailboxError(
                 f"the folder {name!r} of {self._keys['user']} at {self.host} cannot be opened:"
-                f" {server_text(problem)}; there are {self.folder_names()}"
+                f" {server_text(error)}; there are {self.folder_names()}"
             ) from None
         uidvalidity, uidnext = _number(client, "UIDVALIDITY"), _number(client, "UIDNEXT")
         if uidvalidity is None:
@@ -236,8 +236,8 @@ class ImapConnection:
     def _addresses(self) -> list[str]:
         try:
             return checked_addresses(self.host, self._port, self._keys["tls"], self._policy)
-        except ServerAddressError as problem:
-            raise MailboxError(str(problem)) from None
+        except ServerAddressError as error:
+            raise MailboxError(str(error)) from None
 
 
 class _Client(imaplib.IMAP4):
@@ -275,35 +275,35 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
     """Turn the failures of a session into errors for a person."""
     try:
         yield
-    except ssl.SSLCertVerificationError as problem:
+    except ssl.SSLCertVerificationError as error:
         raise MailboxError(
-            f"the certificate of {host} is not valid: {problem.verify_message}; for a server with"
+            f"the certificate of {host} is not valid: {error.verify_message}; for a server with"
             " a certificate authority of its own, set SSL_CERT_FILE"
         ) from None
-    except ssl.SSLError as problem:
-        reason = problem.reason or problem
+    except ssl.SSLError as error:
+        reason = error.reason or error
         raise MailboxError(f"TLS with {host} failed: {reason}; check `port` and `tls`") from None
-    except imap_tools.ImapToolsError as problem:
-        raise MailboxError(f"{host} refused a command: {server_text(problem)}") from None
-    except imaplib.IMAP4.abort as problem:
-        raise MailboxError(f"{host} closed the connection: {server_text(problem)}") from None
-    except imaplib.IMAP4.error as problem:
-        raise MailboxError(f"{host} refused a command: {server_text(problem)}") from None
+    except imap_tools.ImapToolsError as error:
+        raise MailboxError(f"{host} refused a command: {server_text(error)}") from None
+    except imaplib.IMAP4.abort as error:
+        raise MailboxError(f"{host} closed the connection: {server_text(error)}") from None
+    except imaplib.IMAP4.error as error:
+        raise MailboxError(f"{host} refused a command: {server_text(error)}") from None
     except TimeoutError:
         raise MailboxError(f"{host} did not answer in time") from None
-    except OSError as problem:
-        raise MailboxError(f"the connection to {host} failed: {server_text(problem)}") from None
+    except OSError as error:
+        raise MailboxError(f"the connection to {host} failed: {server_text(error)}") from None
 
 
-def server_text(problem: Exception) -> str:
+def server_text(error: Exception) -> str:
     """Return what a server said, in one bounded line without secrets."""
-    result = getattr(problem, "command_result", None)
-    said = result[1] if result is not None else problem.args[-1] if problem.args else problem
-    if isinstance(said, list):
-        said = next((line for line in said if line), b"")
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    result = getattr(error, "command_result", None)
+    answer = result[1] if result is not None else error.args[-1] if error.args else error
+    if isinstance(answer, list):
+        answer = next((line for line in answer if line), b"")
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
     line = " ".join(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", everywhere.redact(text)).split())
-    return line[:_TEXT_LENGTH] or type(problem).__name__
+    return line[:_TEXT_LENGTH] or type(error).__name__
 
 
 def _number(client: imaplib.IMAP4, name: str) -> int | None:

@@ -52,12 +52,12 @@ def _folder(connection: ImapConnection, folder: str) -> str:
     folders: list[Any] = []
     with suppress(imaplib.IMAP4.error):
         folders = list(connection.mailbox.folder.list())
-    for each in folders:
-        if _SENT_FLAG in {flag.upper() for flag in each.flags}:
-            return str(each.name)
-    for each in folders:
-        if each.name.lower() in _COMMON_NAMES:
-            return str(each.name)
+    for listed in folders:
+        if _SENT_FLAG in {flag.upper() for flag in listed.flags}:
+            return str(listed.name)
+    for listed in folders:
+        if listed.name.lower() in _COMMON_NAMES:
+            return str(listed.name)
     raise MailboxError(
         f"{connection.host} does not say which folder has the sent mail: set `folder` in the account's"
         f" imap section; there are {connection.folder_names()}"

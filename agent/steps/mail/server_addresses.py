@@ -29,19 +29,19 @@ def checked_addresses(
     """
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as problem:
-        raise UnresolvedServerError(f"{host} cannot be resolved: {problem}") from None
+    except (OSError, UnicodeError) as error:
+        raise UnresolvedServerError(f"{host} cannot be resolved: {error}") from None
     addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
     shown = ", ".join(sorted(set(map(str, addresses))))
     if tls == PLAIN and not all(
-        is_loopback(each) or (may_be_plain_in_private and not policy.is_public(each))
-        for each in addresses
+        is_loopback(address) or (may_be_plain_in_private and not policy.is_public(address))
+        for address in addresses
     ):
         raise ServerAddressError(
             f"{host} ({shown}) is not this machine: without TLS others could read the password. Use"
             " `tls: implicit` or `tls: starttls`"
         )
-    allowed = [str(each) for each in addresses if policy.allows(host, each)]
+    allowed = [str(address) for address in addresses if policy.allows(host, address)]
     if not allowed:
         raise ServerAddressError(
             f"{host} ({shown}) is not a public address; `http.allow_private` in the configuration"

@@ -63,9 +63,9 @@ def login_refusal(host: str, account: str, code: int, text: str) -> DefiniteFail
     )
 
 
-def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> Exception:
+def failure(error: BaseException, host: str, phase: str, *, is_sent: bool) -> Exception:
     """Return what an exception of a session means; `is_sent`: the last byte was written."""
-    text = f"{type(problem).__name__}: {problem}".rstrip(": ")
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
     if is_sent:
         return UnknownOutcomeError(
             StepError(
@@ -74,7 +74,7 @@ def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> 
                 f"{host} got the whole mail and did not say whether it accepted it ({text})",
             )
         )
-    cause = _cause(problem)
+    cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return _tls(
             f"the certificate of {host} is not valid: {cause.verify_message}; for a server with a"
@@ -82,7 +82,7 @@ def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> 
         )
     if isinstance(cause, ssl.SSLError):
         return _tls(f"TLS with {host} failed: {cause.reason or cause}; check `port` and `tls`")
-    if isinstance(problem, TimeoutError):
+    if isinstance(error, TimeoutError):
         return DefiniteFailure(
             f"{host} did not answer in time ({phase}); the mail was not sent",
             code="timeout",
@@ -90,9 +90,9 @@ def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> 
         )
     if isinstance(cause, OSError) and file_descriptors.is_exhaustion(cause):
         return OutOfDescriptorsError(f"a connection to {host}")
-    reply = getattr(problem, "code", None)
+    reply = getattr(error, "code", None)
     if isinstance(reply, int) and reply >= 400:
-        return refusal(host, phase, reply, str(getattr(problem, "message", "")))
+        return refusal(host, phase, reply, str(getattr(error, "message", "")))
     during = "" if phase == CONNECTING else f" (at {phase})"
     return DefiniteFailure(
         f"the connection to {host} failed{during}: {everywhere.redact(_reason(cause))}; the mail was"
@@ -102,17 +102,17 @@ def failure(problem: BaseException, host: str, phase: str, *, is_sent: bool) -> 
     )
 
 
-def _cause(problem: BaseException) -> BaseException:
+def _cause(error: BaseException) -> BaseException:
     """Return the error of the system behind one of the library."""
-    while isinstance(problem.__cause__, OSError):
-        problem = problem.__cause__
-    return problem
+    while isinstance(error.__cause__, OSError):
+        error = error.__cause__
+    return error
 
 
-def _reason(problem: BaseException) -> str:
-    if isinstance(problem, OSError) and problem.errno is not None and problem.errno > 0:
-        return os.strerror(problem.errno)
-    return str(problem) or type(problem).__name__
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _tls(message: str) -> DefiniteFailure:

@@ -114,10 +114,10 @@ class SmtpSession:
             return delivery
         except (DefiniteFailure, asyncio.CancelledError):
             raise
-        except Exception as problem:
+        except Exception as error:
             raise smtp_errors.failure(
-                problem, self._host, self._phase, is_sent=self.is_sent
-            ) from problem
+                error, self._host, self._phase, is_sent=self.is_sent
+            ) from error
         finally:
             if client is not None:
                 self._close(client)
@@ -185,11 +185,11 @@ class SmtpSession:
                 self._policy,
                 may_be_plain_in_private=True,
             )
-        except UnresolvedServerError as problem:
-            raise DefiniteFailure(str(problem), code="transport", kind="transport") from None
-        except ServerAddressError as problem:
+        except UnresolvedServerError as error:
+            raise DefiniteFailure(str(error), code="transport", kind="transport") from None
+        except ServerAddressError as error:
             raise DefiniteFailure(
-                str(problem), code="address_refused", kind="denied", may_retry=False
+                str(error), code="address_refused", kind="denied", may_retry=False
             ) from None
 
     async def _log_in(self, client: "aiosmtplib.SMTP", login: Login | None) -> None:
@@ -211,9 +211,9 @@ class SmtpSession:
         library = _require()
         try:
             await method(login.user, login.password)
-        except library.SMTPAuthenticationError as problem:
+        except library.SMTPAuthenticationError as error:
             raise smtp_errors.login_refusal(
-                self._host, self._account, problem.code, problem.message
+                self._host, self._account, error.code, error.message
             ) from None
 
     async def _envelope(
@@ -229,10 +229,10 @@ class SmtpSession:
             try:
                 await client.rcpt(recipient, encoding=encoding)
                 delivery.accepted.append(recipient)
-            except library.SMTPRecipientRefused as problem:
-                if problem.code in (421, -1):
+            except library.SMTPRecipientRefused as error:
+                if error.code in (421, -1):
                     raise
-                delivery.refused.append((recipient, problem.code, problem.message))
+                delivery.refused.append((recipient, error.code, error.message))
         return delivery
 
     def _options(self, client: "aiosmtplib.SMTP", envelope: Envelope, message: bytes) -> list[str]:

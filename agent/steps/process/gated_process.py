@@ -123,12 +123,12 @@ def spawn(
             cwd=cwd,
             start_new_session=True,
         )
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError) as error:
         for pipe in ours:
             os.close(pipe)
-        if file_descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(error):
             raise OutOfDescriptorsError("a command") from None
-        raise _refused(f"the command cannot be started: {problem}") from None
+        raise _refused(f"the command cannot be started: {error}") from None
     finally:
         for pipe in theirs:
             os.close(pipe)
@@ -159,10 +159,10 @@ def _pipes(count: int) -> list[tuple[int, int]]:
     pipes: list[tuple[int, int]] = []
     try:
         pipes.extend(os.pipe() for _ in range(count))
-    except OSError as problem:
+    except OSError as error:
         for end in (end for pipe in pipes for end in pipe):
             os.close(end)
-        if file_descriptors.is_exhaustion(problem):
+        if file_descriptors.is_exhaustion(error):
             raise OutOfDescriptorsError("a command") from None
         raise
     return pipes

@@ -79,8 +79,8 @@ class SecretCommands:
                 cwd=self._directory,
                 start_new_session=True,
             )
-        except (OSError, ValueError) as problem:
-            raise SecretReadError(f"{command} cannot be started: {problem}") from None
+        except (OSError, ValueError) as error:
+            raise SecretReadError(f"{command} cannot be started: {error}") from None
         _running.add(child.pid)
         try:
             return self._complete(command, child)

@@ -32,7 +32,7 @@ class AttachmentConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> "AttachmentConfig":
-        if sum(each is not None for each in (self.path, self.value, self.base64)) != 1:
+        if sum(source is not None for source in (self.path, self.value, self.base64)) != 1:
             raise ValueError("give exactly one of path, value and base64")
         if self.path is None and self.name is None:
             raise ValueError("name is missing: what the recipient sees, such as report.csv")
@@ -44,7 +44,7 @@ class AttachmentConfig(BaseModel):
 def _as_list(value: Any) -> Any:
     """Let one attachment stand for a list, and a text for the path of a file."""
     values = value if isinstance(value, list) else [] if value is None else [value]
-    return [{"path": each} if isinstance(each, str) else each for each in values]
+    return [{"path": item} if isinstance(item, str) else item for item in values]
 
 
 Attachments = Annotated[

@@ -122,7 +122,7 @@ def _mailbox_or_template(value: object, info: ValidationInfo) -> Mailbox:
 def _as_list(value: Any) -> Any:
     """Let one address stand for a list; an empty value is no address."""
     values = value if isinstance(value, list) else [value]
-    return [each for each in values if each is not None and each != ""]
+    return [item for item in values if item is not None and item != ""]
 
 
 OneMailbox = Annotated[Mailbox, BeforeValidator(_mailbox_or_template, json_schema_input_type=Any)]

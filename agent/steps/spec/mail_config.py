@@ -80,11 +80,14 @@ class RepliedMail(BaseModel):
 
     def thread(self) -> list[str]:
         """Return the ids of the thread, the answered mail last, as `References` lists them."""
-        ids = [each for each in self.references if is_message_id(each)]
+        ids = [reference for reference in self.references if is_message_id(reference)]
         if not ids and is_message_id(self.in_reply_to):
             ids = [str(self.in_reply_to)]
         if is_message_id(self.message_id):
-            ids = [*(each for each in ids if each != self.message_id), str(self.message_id)]
+            ids = [
+                *(message_id for message_id in ids if message_id != self.message_id),
+                str(self.message_id),
+            ]
         # The first message of a thread, and the nearest ones.
         return ids if len(ids) <= MOST_REFERENCES else ids[:1] + ids[1 - MOST_REFERENCES :]
 
@@ -135,7 +138,7 @@ class MailConfig(BaseModel):
     @property
     def recipients(self) -> list[Mailbox]:
         """Everyone whom the mail goes to, each address once."""
-        by_address = {each.address: each for each in [*self.to_shown, *self.cc, *self.bcc]}
+        by_address = {mailbox.address: mailbox for mailbox in [*self.to_shown, *self.cc, *self.bcc]}
         return list(by_address.values())
 
     @property
@@ -185,7 +188,8 @@ def complete(config: dict[str, Any]) -> dict[str, Any]:
     filled = dict(config)
     if not config.get("to"):
         filled["to"] = [
-            each.model_dump() if each.name else each.address for each in mail.recipients()
+            mailbox.model_dump() if mailbox.name else mailbox.address
+            for mailbox in mail.recipients()
         ]
     if config.get("subject") is None:
         filled["subject"] = mail.answer_subject()

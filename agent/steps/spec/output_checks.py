@@ -23,8 +23,8 @@ def check_output(
     if output is not None:
         try:
             text = encode(output, "output")
-        except NotPlainJsonError as problem:
-            return StepError("bad_output", "code", str(problem)), ""
+        except NotPlainJsonError as error:
+            return StepError("bad_output", "code", str(error)), ""
         if len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes:
             return _too_large(output, len(text.encode()), limit_bytes), ""
     if schema is not None:
@@ -66,8 +66,8 @@ def _schema_error(output: Json, schema: dict[str, Any], characters: int) -> Step
 
     try:
         problems = find_output_problems(output, schema, characters)
-    except UnusableSchemaError as problem:
-        return StepError("bad_schema", "input", f"the step's schema cannot be used: {problem}")
+    except UnusableSchemaError as error:
+        return StepError("bad_schema", "input", f"the step's schema cannot be used: {error}")
     if not problems:
         return None
     text = "the output is not what the step's schema asks for: " + "; ".join(problems)

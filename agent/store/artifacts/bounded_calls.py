@@ -98,8 +98,8 @@ class CircuitBreaker:
     def _run(self, function: Callable[[], Any], future: "Future[Any]") -> None:
         try:
             result = function()
-        except BaseException as problem:
-            error = problem if isinstance(problem, StoreError) else self._broken(problem)
+        except BaseException as exception:
+            error = exception if isinstance(exception, StoreError) else self._broken(exception)
             if error.fault is Fault.UNREACHABLE:
                 self._fail(error.message)
             self._leave()
@@ -110,10 +110,10 @@ class CircuitBreaker:
             self._leave()
             future.set_result(result)
 
-    def _broken(self, problem: BaseException) -> StoreError:
+    def _broken(self, error: BaseException) -> StoreError:
         """Return any other error as one that callers wait out, such as a lack of memory."""
         # Without its text: only the drivers' own errors are searched for secrets.
-        text = f"the artifact store {self.name} cannot be called: {type(problem).__name__}"
+        text = f"the artifact store {self.name} cannot be called: {type(error).__name__}"
         return StoreError(Fault.UNREACHABLE, text)
 
     def _silent(self, seconds: float) -> StoreError:

@@ -79,7 +79,7 @@ def names_below(address: str, options: Options | None = None) -> list[str]:
             return sorted(os.listdir(address))  # noqa: PTH208 - names, not paths
         files, path = files_of(address, options)
         files.invalidate_cache()
-        return sorted(each.rstrip("/").rpartition("/")[2] for each in files.ls(path, detail=False))
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in files.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -91,12 +91,12 @@ class PostgresConnection(Connection):
         that does not exist on the server. One statement checks and sets, since two might run in
         different sessions.
         """
-        done = self._raw.execute(
+        cursor = self._raw.execute(
             f"SELECT {_set_config(settings, is_local=False)}"
             f" WHERE pg_backend_pid() = {self._raw.pgconn.backend_pid}".encode(),
             prepare=False,
         )
-        return done.fetchone() is not None
+        return cursor.fetchone() is not None
 
     def query(self, sql: str, /, **params: Any) -> list[Row]:
         wire = self._wire

@@ -100,12 +100,12 @@ def steps_that_acted(tx: Connection, task_id: str) -> list[tuple[str, str, bool]
     """Return (name, kind, whether an item) of steps that acted in a task or in one that it retries."""
     found: dict[tuple[str, str, bool], None] = {}
     line = tx.query(f"{_LINE} SELECT id FROM line ORDER BY distance", task_id=task_id)
-    for (each,) in line:
-        acted = set(addresses_that_acted(tx, each))
+    for (ancestor_id,) in line:
+        acted = set(addresses_that_acted(tx, ancestor_id))
         if not acted:
             continue
         names = ("name", "kind", "index", "parallel_index")
-        for name, kind, index, parallel_index in steps_of(tx, names, each):
+        for name, kind, index, parallel_index in steps_of(tx, names, ancestor_id):
             if (index, parallel_index) in acted:
                 found[(str(name), str(kind), parallel_index >= 0)] = None
     return list(found)

@@ -72,12 +72,12 @@ def newest(connection: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 def latest(connection: Connection, task_id: str, label: str | None = None) -> SnapshotRow | None:
     """Return the newest snapshot of a task, of those with a label where one is given."""
     condition = "" if label is None else " AND label = :label"
-    given = {} if label is None else {"label": label}
+    parameters = {} if label is None else {"label": label}
     rows = connection.query(
         f"SELECT {_COLUMNS} FROM context_snapshots WHERE task_id = :id{condition}"
         " ORDER BY id DESC LIMIT 1",
         id=task_id,
-        **given,
+        **parameters,
     )
     return SnapshotRow(*rows[0]) if rows else None
 

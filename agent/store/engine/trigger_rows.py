@@ -203,7 +203,7 @@ def due(
 ) -> list[TriggerRow]:
     """Return triggers of one kind whose time has come, the longest due first."""
     others = f" AND t.id NOT IN {connection.sql.ids()}" if left_out else ""
-    given = {"ids": set_of(sorted(left_out))} if left_out else {}
+    parameters = {"ids": set_of(sorted(left_out))} if left_out else {}
     return _read(
         connection.query(
             f"SELECT {_ROW} FROM triggers AS t WHERE {_DUE} AND t.kind = :kind"
@@ -211,7 +211,7 @@ def due(
             kind=kind,
             now=now,
             most=most,
-            **given,
+            **parameters,
         )
     )
 

@@ -215,7 +215,8 @@ def _state_conditions(sql: Sql, wanted: TaskFilter) -> list[list[str]]:
     either = " OR ".join(f"t.status = '{status}'" for status in statuses)
     also = [f"({either})"] if statuses else []
     return [
-        [activity.condition(sql, "t", each), *also] for each in dict.fromkeys(wanted.activities)
+        [activity.condition(sql, "t", wanted_activity), *also]
+        for wanted_activity in dict.fromkeys(wanted.activities)
     ]
 
 

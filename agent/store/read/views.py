@@ -115,7 +115,9 @@ def _events(sql: Sql, *, has_task: bool, is_newest: bool) -> str:
     if is_newest:
         # The events of a task are numbered in their order: its own index ends with the newest.
         order = (
-            "e.seq DESC" if has_task else ", ".join(f"{each} DESC" for each in order.split(", "))
+            "e.seq DESC"
+            if has_task
+            else ", ".join(f"{column} DESC" for column in order.split(", "))
         )
     return (
         "SELECT e.xid, e.id, e.task_id, e.seq, e.type, s.name, s.parallel_index, e.attempt, e.at,"

@@ -48,21 +48,21 @@ def dead_letters(
     most: int,
 ) -> Rows:
     """Return dead letters, the newest first."""
-    conditions, given = "", {}
+    conditions, parameters = "", {}
     if queue is not None:
         conditions += " AND w.queue = :queue"
-        given["queue"] = queue
+        parameters["queue"] = queue
     if code is not None:
         conditions += f" AND {connection.sql.position}(s.error, :code) > 0"
-        given["code"] = f'"code": "{code}"'
+        parameters["code"] = f'"code": "{code}"'
     if before is not None:
         conditions += " AND w.id < :before"
-        given["before"] = before
+        parameters["before"] = before
     return connection.query(
         "SELECT w.id, w.task_id, t.workflow_name, s.name, w.parallel_index, w.queue, s.attempt,"
         f" s.error, s.ended_at {_DEAD}{conditions} ORDER BY w.id DESC LIMIT :most",
         most=most,
-        **given,
+        **parameters,
     )
 
 

@@ -35,11 +35,11 @@ def check_questions(task: AuditRows) -> Iterator[Finding]:
         if approval_id is None:
             continue
         where = f"step {titles[step_id]} waits on approval {approval_id}"
-        asked = known.get(approval_id)
-        if asked is None or asked.step_id != step_id:
+        request = known.get(approval_id)
+        if request is None or request.step_id != step_id:
             yield Finding(f"{where}, which it did not ask for", titles[step_id])
-        elif asked.status != ApprovalStatus.PENDING:
-            yield Finding(f"{where}, which is {asked.status}", titles[step_id])
+        elif request.status != ApprovalStatus.PENDING:
+            yield Finding(f"{where}, which is {request.status}", titles[step_id])
     events = _events_by_approval(task) if task.approvals else {}
     for approval in task.approvals:
         title = titles.get(approval.step_id, approval.step_id)

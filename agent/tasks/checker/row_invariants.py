@@ -131,12 +131,12 @@ def _check_groups(task: AuditRows) -> Iterator[Finding]:
 
 def _check_group(group: StepFacts, items: list[StepFacts]) -> Iterator[str]:
     ended = [item for item in items if item.status in STEP_ENDED]
-    done = sum(not _by_failure(item) for item in ended)
+    done_count = sum(not _by_failure(item) for item in ended)
     counted = {
         "items_placed": len(items),
         "items_ended": len(ended),
         "items_failed": sum(item.status == StepStatus.FAILED for item in items),
-        "items_done": done,
+        "items_done": done_count,
     }
     for name, count in counted.items():
         if getattr(group, name) != count:
@@ -145,8 +145,8 @@ def _check_group(group: StepFacts, items: list[StepFacts]) -> Iterator[str]:
         yield ": the numbers of its items have gaps"
     if len(items) > (group.parallel_count or 0):
         yield f" has {len(items)} of {group.parallel_count} items"
-    if group.status == StepStatus.SUCCEEDED and done != group.parallel_count:
-        yield f" succeeded with {done} of {group.parallel_count} items done"
+    if group.status == StepStatus.SUCCEEDED and done_count != group.parallel_count:
+        yield f" succeeded with {done_count} of {group.parallel_count} items done"
 
 
 def _by_failure(step: StepFacts) -> bool:

@@ -37,9 +37,13 @@ def check_versions(
     yield from _check_names(connection, task, before, kept)
     if before.version != task.task.workflow_version:
         yield from _check_definitions(task, old_graph, graph, kept, before.version)
-        asked = [step.name for step in task.steps if step.id in kept and step.kind in ASKING_KINDS]
+        asking_steps = [
+            step.name for step in task.steps if step.id in kept and step.kind in ASKING_KINDS
+        ]
         asking = AskingTask(before.id, before.version, old_graph)
-        for index in sorted(changed_questions(connection, asking, graph, dict.fromkeys(asked))):
+        for index in sorted(
+            changed_questions(connection, asking, graph, dict.fromkeys(asking_steps))
+        ):
             if _relies_on(task, graph, index):
                 name = graph.steps[index].name
                 text = (

@@ -54,7 +54,7 @@ def load(
     with_history = [(locked, step) for locked, step in claimed if step.has_history]
     values = _own_values(connection, claimed, with_history)
     calls = _calls(connection, with_history, fetched)
-    asked = _approvals(connection, with_history)
+    approvals = _approvals(connection, with_history)
     state = _state_reads(connection, claimed)
     first_claims = _first_claims(connection, claimed)
     inputs = []
@@ -86,7 +86,7 @@ def load(
                     if name in task.ended
                 },
                 calls=calls.get(step.id, []),
-                approvals=asked.get(step.id, []),
+                approvals=approvals.get(step.id, []),
                 state=state.get(step.id, {}),
                 now=first_claims.get(step.id),
                 workflows=_workflows(connection, definition, graphs),

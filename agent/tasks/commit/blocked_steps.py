@@ -55,11 +55,13 @@ class BlockedSteps:
         """Add a downloaded value; remove and return the steps that are complete with it."""
         contents = self.fetched.contents
         contents[address] = content
-        return self._remove([each for each in self.steps if each.missing <= contents.keys()])
+        return self._remove(
+            [blocked for blocked in self.steps if blocked.missing <= contents.keys()]
+        )
 
     def abandon(self, step_ids: Collection[str]) -> list[BlockedStep]:
         """Remove and return steps whose claims are gone, or that must stop."""
-        return self._remove([each for each in self.steps if each.step.id in step_ids])
+        return self._remove([blocked for blocked in self.steps if blocked.step.id in step_ids])
 
     def tidy(self) -> None:
         """Drop the downloaded values of attempts that have started."""
@@ -73,5 +75,5 @@ class BlockedSteps:
         self.steps, self.fetched = (), FetchedValues()
 
     def _remove(self, removed: list[BlockedStep]) -> list[BlockedStep]:
-        self.steps = tuple(each for each in self.steps if each not in removed)
+        self.steps = tuple(blocked for blocked in self.steps if blocked not in removed)
         return removed

@@ -103,8 +103,8 @@ def _fire(scope: TxScope) -> list[LockedTask]:
 def _create_children(scope: TxScope, locked: LockedTask) -> list[LockedTask]:
     tx, max_depth = scope.connection, scope.capacity.max_depth
     children = [
-        child_tasks.create_child(tx, locked, step, asked, scope.graphs, max_depth)
-        for step, asked in locked.children
+        child_tasks.create_child(tx, locked, step, child_request, scope.graphs, max_depth)
+        for step, child_request in locked.children
         if step.status == StepStatus.WAITING
     ]
     advance.advance(tx, locked)

@@ -102,8 +102,8 @@ def _write(
 def _encode(name: str, value: Json) -> str:
     try:
         text = encode(everywhere.redact_value(value), name)
-    except NotPlainJsonError as problem:
-        raise RefusedError(str(problem)) from None
+    except NotPlainJsonError as error:
+        raise RefusedError(str(error)) from None
     size = len(text.encode())
     if size > MAX_VALUE_BYTES:
         raise RefusedError(f"{name} is {size:,} bytes as JSON, and {MAX_VALUE_BYTES:,} are allowed")

@@ -46,7 +46,7 @@ def of_tasks(connection: Connection, rows: Iterable[dict[str, Any]]) -> dict[str
     parents = [
         task_id
         for task_id, entries in found.items()
-        if any(each["what"] == "child" for each in entries)
+        if any(entry["what"] == "child" for entry in entries)
     ]
     if parents:
         _add_childrens(connection, found, parents)
@@ -56,10 +56,10 @@ def of_tasks(connection: Connection, rows: Iterable[dict[str, Any]]) -> dict[str
 
 def counts(entries: list[Document]) -> Document:
     """Return how many steps only a person or a program can wake, and the signal if it is all."""
-    outside = [each for each in entries if each["what"] in _NEEDS_OUTSIDER]
+    outside = [entry for entry in entries if entry["what"] in _NEEDS_OUTSIDER]
     is_signal = len(outside) == 1 and outside[0]["what"] == "signal"
     return {
-        "waits": sum(each["count"] for each in outside),
+        "waits": sum(entry["count"] for entry in outside),
         "signal": outside[0]["name"] if is_signal else None,
     }
 
@@ -138,7 +138,9 @@ def _add_childrens(
     own = _own(connection, [row["id"] for row in family])
     by_root: dict[str, list[tuple[str, list[Document]]]] = {}
     for row in family:
-        entries = [each for each in own.get(row["id"], []) if each["what"] != "child"]
+        entries = [
+            own_entry for own_entry in own.get(row["id"], []) if own_entry["what"] != "child"
+        ]
         if row["status"] == TaskStatus.PAUSED:
             entries.append({"what": "paused", "count": 1})
         if entries:
@@ -152,17 +154,17 @@ def _add_childrens(
 
 
 def _add_questions(connection: Connection, found: dict[str, list[Document]]) -> None:
-    asked = [
-        each
+    questions = [
+        entry
         for entries in found.values()
         for outer in entries
-        for each in (outer, *outer.get("waiting_for", ()))
-        if each["what"] in ("person", "unknown")
+        for entry in (outer, *outer.get("waiting_for", ()))
+        if entry["what"] in ("person", "unknown")
     ]
-    ids = [each["approval"] for each in asked if each["approval"] is not None]
+    ids = [entry["approval"] for entry in questions if entry["approval"] is not None]
     messages = task_list.questions(connection, ids) if ids else {}
-    for each in asked:
-        each["message"] = messages.get(each["approval"])
+    for entry in questions:
+        entry["message"] = messages.get(entry["approval"])
 
 
 def _urgency(entry: Document) -> tuple[int, int]:

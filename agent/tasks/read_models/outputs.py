@@ -37,11 +37,11 @@ def task_output(
         ended = _ended(connection, task_id, graph, last, read_value)
         return {name: value["output"] for name, value in ended.items() if value["has_run"]}
     steps = _ended(connection, task_id, graph, range(len(graph.steps)), read_value)
-    given, trigger, version = task_rows.input_of(connection, task_id)
+    task_input, trigger, version = task_rows.input_of(connection, task_id)
     origin = read_origin(task_rows.chat_origin_of(connection, task_id))
     scope = {
         "steps": steps,
-        "inputs": json.loads(given),
+        "inputs": json.loads(task_input),
         "trigger": with_origin(json.loads(trigger) if trigger else None, origin),
         "task": {"id": task_id, "workflow": graph.name, "version": version},
     }
@@ -93,6 +93,6 @@ def child_result(
         try:
             graph = graphs.get(connection, name, version)
             result["output"] = task_output(connection, task_id, graph, read_value)
-        except OutputError as problem:
-            result["error"] = problem.document()
+        except OutputError as exception:
+            result["error"] = exception.document()
     return result

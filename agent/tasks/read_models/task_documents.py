@@ -101,8 +101,8 @@ def task_document(
     if task["status"] == TaskStatus.SUCCEEDED:
         try:
             output = outputs.task_output(connection, task_id, graph)
-        except outputs.OutputError as problem:
-            error = problem.document()
+        except outputs.OutputError as exception:
+            error = exception.document()
     document.update(
         {
             "waiting_on": current_waits(task["status"], steps),

@@ -155,11 +155,11 @@ def _plain(value: Json) -> str:
 def _trigger(row: dict[str, Any]) -> Document:
     """Return what started a task: its kind, and the schedule or watcher if it was one."""
     try:
-        given = json.loads(row["trigger"] or "{}")
+        trigger = json.loads(row["trigger"] or "{}")
     except ValueError:
         # Only the beginning of a large one was read.
-        given = None
-    return {"kind": (given or {}).get("kind"), "id": row["trigger_id"]}
+        trigger = None
+    return {"kind": (trigger or {}).get("kind"), "id": row["trigger_id"]}
 
 
 def _loaded(text: str | None) -> Json:

@@ -104,8 +104,8 @@ def _result(connection: Connection, task: dict[str, Any], graph: Graph) -> tuple
         return None, error
     try:
         return outputs.task_output(connection, task["id"], graph), error
-    except outputs.OutputError as problem:
-        return None, problem.document()
+    except outputs.OutputError as exception:
+        return None, exception.document()
 
 
 def _relative(row: dict[str, Any]) -> Document:

@@ -70,7 +70,7 @@ def usage(connection: Connection, task_id: str) -> dict[str, dict[str, Json]]:
 
 def total(used: list[dict[str, Json]]) -> dict[str, Json]:
     """Return what several steps have used together."""
-    return {name: sum(each[name] for each in used) for name in _NOTHING}
+    return {name: sum(usage[name] for usage in used) for name in _NOTHING}
 
 
 def call_document(connection: Connection, row: dict[str, Any]) -> dict[str, Json]:

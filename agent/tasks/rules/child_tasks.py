@@ -63,13 +63,13 @@ def create_child(
     version, _, source, path = found
     graph = graphs.get(tx, name, version)
     try:
-        given = check_inputs(graph, dict(request.input or {}))
+        values = check_inputs(graph, dict(request.input or {}))
     except InputError as error:
         _refuse(locked, step, request, StepError("bad_input", "input", str(error)))
         return None
     submission = creation.Submission(
         graph=graph,
-        input=given,
+        input=values,
         trigger=trigger,
         source=source,
         path=path,

@@ -41,13 +41,13 @@ def append(tx: Connection, locked_tasks: Iterable[LockedTask], now: int) -> None
 
 def _entries(task_id: str, step_id: str, exchange: Exchange) -> list[NewEntry]:
     name, summary = exchange.conversation, exchange.summary
-    said: list[tuple[str, str, int, int | None]] = [
+    new_entries: list[tuple[str, str, int, int | None]] = [
         ("user", exchange.message, exchange.message_tokens, None),
         ("assistant", exchange.answer, exchange.answer_tokens, None),
     ]
     if summary is not None:
-        said.append(("summary", summary.text, summary.tokens, summary.covers_until))
+        new_entries.append(("summary", summary.text, summary.tokens, summary.covers_until))
     return [
         NewEntry(name, role, text, task_id, step_id, tokens, covers)
-        for role, text, tokens, covers in said
+        for role, text, tokens, covers in new_entries
     ]

@@ -51,7 +51,7 @@ def fire(
         else:
             current.append(update)
     if current:
-        _apply(tx, graphs, [(rows[each.trigger_id], each) for each in current], now, results)
+        _apply(tx, graphs, [(rows[plan.trigger_id], plan) for plan in current], now, results)
     return results
 
 
@@ -91,7 +91,9 @@ def _apply(
             firing_rows.mark_seen(tx, firing.row.id, firing.update.seen, now)
         if firing.update.seen_since is not None:
             firing_rows.mark_unchanged(tx, firing.row.id, firing.update.seen_since, now)
-    trigger_rows.update(tx, [(each.row.id, each.changes) for each in firings if each.changes])
+    trigger_rows.update(
+        tx, [(applied.row.id, applied.changes) for applied in firings if applied.changes]
+    )
     if results.events:
         writes.insert_events(tx, results.events)
 

@@ -172,15 +172,15 @@ def _ask(
 ) -> LeaseResult:
     """Park the step with a question to a person; the attempt goes on with the answer."""
     _save(step, call)
-    asked = call.question
+    options = call.question
     question = Question(
         kind="input",
         message=call.message,
         request={"work": row.id, "queue": row.queue, "worker": row.leased_by},
-        choices=asked.get("choices"),
-        schema=asked.get("schema"),
-        who=asked.get("who"),
-        expires_seconds=asked.get("expires_seconds"),
+        choices=options.get("choices"),
+        schema=options.get("schema"),
+        who=options.get("who"),
+        expires_seconds=options.get("expires_seconds"),
     )
     approval = approvals.add_question(locked, step, question)
     work_leases.park(locked, step, row, approval.id)

@@ -94,16 +94,16 @@ def grant(
     `context` has what workers need to know besides the rows, by the id of the work.
     """
     left = list(candidates.queued)
-    got: list[tuple[WorkClaim, list[tuple[LockedTask, StepRow, WorkRow]]]] = []
+    granted: list[tuple[WorkClaim, list[tuple[LockedTask, StepRow, WorkRow]]]] = []
     for claim in claims:
         repeated = [_held(tasks, claim, one) for one in candidates.repeated.get(claim, ())]
         mine = [found for found in repeated if found is not None]
         if claim not in candidates.repeated and claim not in candidates.spent:
             mine = _lease_first(tasks, claim, left)
-        got.append((claim, mine))
+        granted.append((claim, mine))
     return [
         (claim, ClaimResult([_describe(*found, context[found[2].id]) for found in some]))
-        for claim, some in got
+        for claim, some in granted
     ]
 
 

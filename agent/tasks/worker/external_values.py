@@ -61,7 +61,7 @@ class ExternalValues:
     @property
     def claims(self) -> list[Claim]:
         """The claims of steps that wait for a download."""
-        return [each.claim for each in self._blocked.steps]
+        return [blocked.claim for blocked in self._blocked.steps]
 
     @property
     def more_running(self) -> int:
@@ -90,13 +90,13 @@ class ExternalValues:
         """Forget the steps that wait: this worker's claims are gone."""
         self._delayed.clear()
 
-    def note_commit(self, done: CommitResult) -> None:
+    def note_commit(self, committed: CommitResult) -> None:
         """Drop what was kept for settled attempts, and download what blocked steps need."""
         if self._uploads is not None:
-            for completion, _ in done.result.settled:
+            for completion, _ in committed.result.settled:
                 self._uploads.forget(completion.claim)
         if self._delayed:
-            for attempt_input in done.attempts:
+            for attempt_input in committed.attempts:
                 self._record_proceeding(attempt_input)
         if self._blocked.steps or self._downloads.is_busy:
             self._downloads.fetch(self._blocked.wanted)
@@ -110,16 +110,16 @@ class ExternalValues:
             return False
         gone = await self._abandon(poll.lost_claims)
         stopped = {
-            each.step.id
-            for each in self._blocked.steps
-            if each.step.id in poll.failing_steps
-            and each.locked.definition(each.step).run_on == "success"
+            blocked.step.id
+            for blocked in self._blocked.steps
+            if blocked.step.id in poll.failing_steps
+            and blocked.locked.definition(blocked.step).run_on == "success"
         }
         returned = await self._abandon(stopped)
-        for each in returned:
+        for blocked in returned:
             outcome = Returned("another step failed")
-            self._outbox.add_completion(Completion(each.claim, each.locked.graph, outcome))
-        return any(each.is_isolated for each in (*gone, *returned))
+            self._outbox.add_completion(Completion(blocked.claim, blocked.locked.graph, outcome))
+        return any(blocked.is_isolated for blocked in (*gone, *returned))
 
     def close(self) -> None:
         """Stop waiting: what was not uploaded goes into the database itself."""
@@ -138,11 +138,13 @@ class ExternalValues:
 
     def _record_delay(self, address: str, message: str) -> None:
         """Record for each step that waits for a value why it does."""
-        for each in self._blocked.steps:
-            if address in each.missing and each.step.id not in self._delayed:
-                self._delayed.add(each.step.id)
+        for blocked in self._blocked.steps:
+            if address in blocked.missing and blocked.step.id not in self._delayed:
+                self._delayed.add(blocked.step.id)
                 delay = {"store": store_of(address), "error": message}
-                self._outbox.add_entry(JournalEntry(each.claim, each.locked.graph, delay=delay))
+                self._outbox.add_entry(
+                    JournalEntry(blocked.claim, blocked.locked.graph, delay=delay)
+                )
                 self._wake()
 
     def _record_proceeding(self, attempt_input: AttemptInput) -> None:

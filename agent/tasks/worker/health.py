@@ -60,7 +60,9 @@ class Health:
         with self._lock:
             known = self._current.get(what)
             # Another dict, not a smaller one: the server may be reading this one.
-            self._current = {name: each for name, each in self._current.items() if name != what}
+            self._current = {
+                name: problem for name, problem in self._current.items() if name != what
+            }
             return known
 
     def problem(self, what: str) -> HealthProblem | None:

@@ -176,9 +176,11 @@ class Outbox:
         self._entries.extendleft(reversed(batch.entries))
         self._completions.extendleft((completion, 0) for completion in reversed(batch.completions))
         self._submissions.extendleft(
-            each for each in reversed(batch.submissions) if each.task_id not in self._withdrawn
+            submission
+            for submission in reversed(batch.submissions)
+            if submission.task_id not in self._withdrawn
         )
-        self._withdrawn.difference_update(each.task_id for each in batch.submissions)
+        self._withdrawn.difference_update(submission.task_id for submission in batch.submissions)
         self._child_ends.extendleft(reversed(batch.child_ends))
         self._trigger_updates.extendleft(reversed(batch.trigger_updates))
         self._work.extendleft(reversed(batch.work))
@@ -227,9 +229,9 @@ def _partition(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T]
     """Return what is wanted of a queue, bounded by a batch, and the rest of it."""
     taken: list[T] = []
     rest: deque[T] = deque()
-    for each in queue:
-        if len(taken) < MAX_PARTS and is_wanted(each):
-            taken.append(each)
+    for part in queue:
+        if len(taken) < MAX_PARTS and is_wanted(part):
+            taken.append(part)
         else:
-            rest.append(each)
+            rest.append(part)
     return taken, rest

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker
 
 
-def act_on(worker: "Worker", done: CommitResult) -> None:
+def act_on(worker: "Worker", committed: CommitResult) -> None:
     """Act on a committed transaction."""
-    result = done.result
-    _answer_waiting(worker, done)
-    worker.attempts_started += len(done.attempts)
-    for attempt_input in done.attempts:
-        worker.attempts.start(attempt_input, is_isolated=done.is_isolated)
-    worker.external.note_commit(done)
+    result = committed.result
+    _answer_waiting(worker, committed)
+    worker.attempts_started += len(committed.attempts)
+    for attempt_input in committed.attempts:
+        worker.attempts.start(attempt_input, is_isolated=committed.is_isolated)
+    worker.external.note_commit(committed)
     if result.conflicts:
         worker.state_conflicts.resolve(result)
     for step_id, _ in result.stops:
@@ -36,15 +36,15 @@ def act_on(worker: "Worker", done: CommitResult) -> None:
         worker.call_listeners(result.events)
 
 
-def _answer_waiting(worker: "Worker", done: CommitResult) -> None:
+def _answer_waiting(worker: "Worker", committed: CommitResult) -> None:
     """Free the slots of completed attempts, and answer journal entries and submitters."""
-    for entry, is_recorded in done.result.journaled:
+    for entry, is_recorded in committed.result.journaled:
         worker.journal.answer(entry, is_recorded)
-    for completion, _ in done.result.settled:
+    for completion, _ in committed.result.settled:
         attempt = worker.attempts.remove(completion.claim)
         if attempt is not None:
             worker.slots.note_end(attempt)
-    worker.submitters.resolve(done.result.created, done.refused)
+    worker.submitters.resolve(committed.result.created, committed.refused)
 
 
 def _follow_tasks(worker: "Worker", result: TxResult) -> None:

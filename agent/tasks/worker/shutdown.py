@@ -77,7 +77,7 @@ async def _commit_rest(worker: "Worker") -> None:
     while not outbox.is_empty or outbox.has_logs:
         batch = outbox.take()
         try:
-            done = await _commit(worker, batch)
+            committed = await _commit(worker, batch)
         except (StoreError, FencedError, DroppedError) as error:
             outbox.requeue(batch)
             is_busy = isinstance(error, StoreError) and error.fault is Fault.BUSY
@@ -86,10 +86,10 @@ async def _commit_rest(worker: "Worker") -> None:
             await asyncio.sleep(RETRY_LOCKED_SECONDS)
             continue
         worker.note_commit()
-        results.act_on(worker, done)
-        if done.rest is not None:
-            outbox.requeue(done.rest)
-        if outbox.carry(done.result):
+        results.act_on(worker, committed)
+        if committed.rest is not None:
+            outbox.requeue(committed.rest)
+        if outbox.carry(committed.result):
             await asyncio.sleep(RETRY_LOCKED_SECONDS)
 
 

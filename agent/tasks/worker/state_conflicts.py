@@ -60,8 +60,8 @@ def _rendered(completion: Completion, values: dict[StateKey, StateValue]) -> Com
         return replace(completion, outcome=Failed(_conflict(change), outcome.idempotency_key))
     try:
         writes = change.render(values)
-    except DefiniteFailure as problem:
-        return replace(completion, outcome=Failed(problem.error, outcome.idempotency_key))
+    except DefiniteFailure as error:
+        return replace(completion, outcome=Failed(error.error, outcome.idempotency_key))
     reads = {key: values[key].version for key in change.reads}
     for key, text in writes.items():
         values[key] = StateValue(values[key].version + 1, text)

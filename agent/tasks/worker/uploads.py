@@ -123,7 +123,7 @@ class Uploads:
     def forget(self, claim: Claim) -> None:
         """Drop what was stored for an attempt that is over."""
         key = _key(claim)
-        for known in [each for each in self._kept if each[0] == key]:
+        for known in [kept for kept in self._kept if kept[0] == key]:
             del self._kept[known]
 
     async def _connect(self) -> None:

@@ -137,9 +137,9 @@ def watching(blocks: Blocks) -> Iterator[None]:
 
 def attempt_of(frame: FrameType) -> AttemptInput | None:
     """Return the attempt in whose context a loop runs what it runs, by the loop's stack."""
-    for each in _outwards(frame):
-        if each.f_code is Handle._run.__code__:
-            context = getattr(each.f_locals.get("self"), "_context", None)
+    for outer in _outwards(frame):
+        if outer.f_code is Handle._run.__code__:
+            context = getattr(outer.f_locals.get("self"), "_context", None)
             return context.get(current_attempt) if isinstance(context, Context) else None
     return None
 
@@ -147,11 +147,11 @@ def attempt_of(frame: FrameType) -> AttemptInput | None:
 def location_of(frame: FrameType) -> str:
     """Return where a loop is: the innermost function outside this package and Python itself."""
     frames = list(_outwards(frame))
-    for each in frames:
-        name = each.f_code.co_filename
+    for candidate in frames:
+        name = candidate.f_code.co_filename
         is_installed = "site-packages" in name
         if not name.startswith((_OWN, "<")) and (is_installed or not name.startswith(_STANDARD)):
-            return _written(each)
+            return _written(candidate)
     return _written(frames[0])
 
 
@@ -161,10 +161,10 @@ def is_idle(frame: FrameType) -> bool:
 
 
 def _outwards(frame: FrameType) -> Iterator[FrameType]:
-    each: FrameType | None = frame
-    while each is not None:
-        yield each
-        each = each.f_back
+    current: FrameType | None = frame
+    while current is not None:
+        yield current
+        current = current.f_back
 
 
 def _written(frame: FrameType) -> str:

@@ -68,8 +68,8 @@ class CalendarClient:
         """Ask for properties of a resource, and with depth 1 of those in it."""
         query = Element(names.dav("propfind"))
         wanted = SubElement(query, names.PROP)
-        for each in properties:
-            SubElement(wanted, each)
+        for name in properties:
+            SubElement(wanted, name)
         return await self.send("PROPFIND", url, {"Depth": str(depth)}, _xml(query))
 
     async def events(self, url: str, span: tuple[datetime, datetime] | None) -> Response:
@@ -80,7 +80,7 @@ class CalendarClient:
         calendar = SubElement(SubElement(query, names.caldav("filter")), kind, name="VCALENDAR")
         event = SubElement(calendar, kind, name="VEVENT")
         if span is not None:
-            start, end = (f"{each.astimezone(UTC):%Y%m%dT%H%M%SZ}" for each in span)
+            start, end = (f"{instant.astimezone(UTC):%Y%m%dT%H%M%SZ}" for instant in span)
             SubElement(event, names.caldav("time-range"), start=start, end=end)
         return await self.send("REPORT", url, {"Depth": "1"}, _xml(query))
 
@@ -106,8 +106,8 @@ class CalendarClient:
             response = await Exchange(self._context, is_effect=False).fetch(
                 method, url, values, set(self._headers), limit_bytes
             )
-        except DefiniteFailure as problem:
-            text = str(problem).replace(url, shown(url))
+        except DefiniteFailure as error:
+            text = str(error).replace(url, shown(url))
             raise SourceError(redact(f"{shown(url)}: {text}")) from None
         if response.body is None:
             raise SourceError(f"{shown(url)}: the response is larger than {limit_bytes} bytes")
@@ -154,15 +154,17 @@ async def find_calendar(
     response = await client.propfind(urljoin(response.url, home or ""), _ABOUT, 1)
     check_status(response, 207)
     found = await _resources(response, context)
-    calendars = [each for each in found if each["is_calendar"] and each["has_events"]]
+    calendars = [
+        collection for collection in found if collection["is_calendar"] and collection["has_events"]
+    ]
     return urljoin(response.url, str(_chosen(url, calendars, name)["href"]))
 
 
 def _chosen(url: str, calendars: list[dict[str, Json]], name: str | None) -> dict[str, Json]:
-    fitting = [each for each in calendars if name is None or _is_named(each, name)]
+    fitting = [calendar for calendar in calendars if name is None or _is_named(calendar, name)]
     if len(fitting) == 1:
         return fitting[0]
-    known = sorted(_name(each) for each in calendars)
+    known = sorted(_name(calendar) for calendar in calendars)
     names = ", ".join(map(repr, known[:_CALENDARS_SHOWN])) or "none"
     if name is None:
         raise SourceError(f"{shown(url)} has several calendars or none; name one: {names}")
@@ -185,8 +187,8 @@ async def _resources(response: Response, context: PollContext) -> list[dict[str,
         found: list[dict[str, Json]] = await parse_apart(
             "caldav_document", response.body, {}, context
         )
-    except SourceError as problem:
-        raise SourceError(redact(f"the answer of {shown(response.url)} {problem}")) from None
+    except SourceError as error:
+        raise SourceError(redact(f"the answer of {shown(response.url)} {error}")) from None
     return found
 
 
@@ -204,8 +206,8 @@ async def _authorization(keys: dict[str, Any]) -> dict[str, str]:
     if keys.get("password") is not None:
         try:
             password = await Secrets().read(keys["password"], frozenset({()}))
-        except DefiniteFailure as problem:
-            raise SourceError(f"the password for {shown(keys['url'])}: {problem}") from None
+        except DefiniteFailure as error:
+            raise SourceError(f"the password for {shown(keys['url'])}: {error}") from None
     encoded = base64.b64encode(f"{keys['user']}:{password}".encode()).decode("ascii")
     if password:
         everywhere.hide(encoded, f"{keys['user']} {keys['password']}")

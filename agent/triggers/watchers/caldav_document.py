@@ -45,8 +45,8 @@ def _resources(body: bytes) -> list[tuple[str, Any]]:
     try:
         # Expat reads nothing from elsewhere; the limits of this process bound what entities expand to.
         root = ElementTree.fromstring(body)  # noqa: S314
-    except (ElementTree.ParseError, ValueError) as problem:
-        raise UnreadableError(f"is not the XML of a CalDAV server: {problem}") from None
+    except (ElementTree.ParseError, ValueError) as error:
+        raise UnreadableError(f"is not the XML of a CalDAV server: {error}") from None
     if root.tag != names.MULTISTATUS:
         raise UnreadableError("is not the XML of a CalDAV server")
     found: list[tuple[str, Any]] = []

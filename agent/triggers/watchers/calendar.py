@@ -65,7 +65,7 @@ class CalendarSource:
         known: dict[str, Json] = {} if cursor is None or reason is not None else cursor
         now_us = context.clock.now()
         where, found = await self._read(known, now_us, context)
-        items = [Item(bounded_key(each["key"]), each["data"]) for each in found["starting"]]
+        items = [Item(bounded_key(event["key"]), event["data"]) for event in found["starting"]]
         versions: dict[str, str] | None = None
         if self._reads_versions:
             changes, versions = self._compare(found["events"], known.get("versions"))
@@ -157,9 +157,9 @@ class CalendarSource:
             found: dict[str, Json] = await parse_apart(
                 "calendar_document", response.body, options, context
             )
-        except SourceError as problem:
+        except SourceError as error:
             kind = response.content_type[:80] or "without a content type"
-            raise SourceError(f"{shown(response.url)} ({kind}) {problem}") from None
+            raise SourceError(f"{shown(response.url)} ({kind}) {error}") from None
         return found
 
     def _compare(

@@ -101,8 +101,8 @@ class _Reader:
             raise UnreadableError("is not a calendar, or its end is missing")
         try:
             calendars = Calendar.from_ical(text, multiple=True)
-        except (ValueError, IndexError, KeyError) as problem:
-            raise UnreadableError(f"is not a calendar: {problem}") from None
+        except (ValueError, IndexError, KeyError) as error:
+            raise UnreadableError(f"is not a calendar: {error}") from None
         for calendar in calendars:
             if calendar.name != "VCALENDAR":
                 raise UnreadableError(f"is not a calendar, but {calendar.name}")

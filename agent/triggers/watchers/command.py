@@ -54,8 +54,8 @@ class CommandSource:
 async def _resolved(env: dict[str, str]) -> dict[str, str]:
     try:
         resolved: dict[str, str] = await Secrets().read(env, frozenset(references(env)))
-    except DefiniteFailure as problem:
-        raise SourceError(f"env: {problem}") from None
+    except DefiniteFailure as error:
+        raise SourceError(f"env: {error}") from None
     return dict(resolved)
 
 
@@ -76,9 +76,9 @@ def _read(stdout: bytes, cursor: Json, most_items: int) -> Poll:
 def _parse(line: bytes, where: str) -> Any:
     try:
         return json.loads(line.decode("utf-8"), parse_constant=_refuse)
-    except (ValueError, RecursionError) as problem:
+    except (ValueError, RecursionError) as error:
         shown = for_people(line.decode("utf-8", "replace"))[:200]
-        raise SourceError(f"{where} is not JSON ({for_people(str(problem))}): {shown}") from None
+        raise SourceError(f"{where} is not JSON ({for_people(str(error))}): {shown}") from None
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -54,8 +54,8 @@ class FeedSource:
         }
         try:
             found = await parse_apart("feed_document", fetched.body, options, context)
-        except SourceError as problem:
-            raise http_poll.unreadable(self._keys["url"], fetched, problem) from None
+        except SourceError as error:
+            raise http_poll.unreadable(self._keys["url"], fetched, error) from None
         items = [
             Item(http_poll.redact(one["key"]), http_poll.redact_value(one["data"])) for one in found
         ]

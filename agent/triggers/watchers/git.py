@@ -172,8 +172,8 @@ async def _repository(url: str, workflow_path: Path | None) -> _Repository:
     """Return where a repository is; relative paths start at the workflow file's directory."""
     try:
         url = await Secrets().read(url, frozenset(references(url)))
-    except DefiniteFailure as problem:
-        raise SourceError(f"url: {problem}") from None
+    except DefiniteFailure as error:
+        raise SourceError(f"url: {error}") from None
     if url.startswith("-") or not url.isprintable():
         raise SourceError("url: expected an address or a path that does not start with `-`")
     if _HELPER.match(url):
@@ -297,7 +297,7 @@ async def _run(arguments: list[str], repository: _Repository, context: PollConte
     )
     try:
         completed = await program.run(git, context)
-    except SourceError as problem:
-        text = _USER.sub("", str(problem))
-        raise SourceError(text, retry_seconds=problem.retry_seconds) from None
+    except SourceError as error:
+        text = _USER.sub("", str(error))
+        raise SourceError(text, retry_seconds=error.retry_seconds) from None
     return completed.stdout

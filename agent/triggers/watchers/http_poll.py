@@ -57,18 +57,18 @@ async def get(
     """
     url: str = keys["url"]
     known = cursor if _is_made_with(keys, cursor) else {}
-    given = keys.get("headers") or {}
-    validators = _validators(known, given)
+    own_headers = keys.get("headers") or {}
+    validators = _validators(known, own_headers)
     try:
-        secret_paths = frozenset(references(given))
+        secret_paths = frozenset(references(own_headers))
         headers = {"Accept": accept, **validators}
-        own = {name.lower() for name in given}
+        own = {name.lower() for name in own_headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in own}
-        headers |= await Secrets().read(given, secret_paths)
+        headers |= await Secrets().read(own_headers, secret_paths)
         secret_names = {str(path[0]) for path in secret_paths}
         response = await _fetch(url, headers, secret_names, context)
-    except DefiniteFailure as problem:
-        text = str(problem).replace(url, shown(url))
+    except DefiniteFailure as error:
+        text = str(error).replace(url, shown(url))
         raise SourceError(redact(f"{shown(url)}: {text}")) from None
     if response.status == 304 and validators:
         # The answer need not repeat the validators.
@@ -76,15 +76,17 @@ async def get(
         return _fetched(None, response, {**known, **{k: v for k, v in fresh.items() if v}})
     body = _whole_body(url, response, context)
     body_hash = hashlib.sha256(body).hexdigest()
-    made = {
+    new_validators = {
         **_new_validators(response, context),
         "body_hash": body_hash,
         "definition": _definition(keys),
         "moved_to": shown(str(response.url)) if response.is_moved else None,
     }
-    if made["moved_to"] is not None and made["moved_to"] != known.get("moved_to"):
-        log.warning("watcher.moved", url=shown(url), to=made["moved_to"])
-    return _fetched(None if body_hash == known.get("body_hash") else body, response, made)
+    if new_validators["moved_to"] is not None and new_validators["moved_to"] != known.get(
+        "moved_to"
+    ):
+        log.warning("watcher.moved", url=shown(url), to=new_validators["moved_to"])
+    return _fetched(None if body_hash == known.get("body_hash") else body, response, new_validators)
 
 
 def _fetched(body: bytes | None, response: Any, cursor: dict[str, Json]) -> Fetched:
@@ -189,14 +191,14 @@ def without_password(url: str) -> str:
     return re.sub(r"^(\w+://)[^/?#@]*@", r"\1", url)
 
 
-def unreadable(url: str, fetched: Fetched, problem: Exception) -> SourceError:
+def unreadable(url: str, fetched: Fetched, error: Exception) -> SourceError:
     """Return the error of a document that could not be used: what is wrong, and what came."""
     body = fetched.body or b""
     # Redacted before it is cut: a part of a secret would not be found.
     start = redact(body[:_SEARCHED_LENGTH].decode("utf-8", "replace").replace("\0", ""))
     came = repr(" ".join(start.split())[:_SHOWN_BODY_LENGTH]) if body else "an empty body"
     kind = redact(fetched.content_type)[:_SHOWN_BODY_LENGTH] or "without a content type"
-    text = redact(str(problem))[:_SHOWN_PROBLEM_LENGTH]
+    text = redact(str(error))[:_SHOWN_PROBLEM_LENGTH]
     return SourceError(f"{shown(url)}: {text} (what came: {kind}, {came})")
 
 
@@ -217,9 +219,9 @@ def _definition(keys: dict[str, Any]) -> str:
     return ":".join(hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
 
 
-def _validators(known: dict[str, Json], given: dict[str, str]) -> dict[str, str]:
+def _validators(known: dict[str, Json], headers: dict[str, str]) -> dict[str, str]:
     """Return the headers of a conditional request, unless the definition has its own."""
-    if {"if-none-match", "if-modified-since"} & {name.lower() for name in given}:
+    if {"if-none-match", "if-modified-since"} & {name.lower() for name in headers}:
         return {}
     pairs = (("If-None-Match", known.get("etag")), ("If-Modified-Since", known.get("modified")))
     return {name: value for name, value in pairs if isinstance(value, str)}

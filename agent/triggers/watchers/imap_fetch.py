@@ -57,8 +57,8 @@ def _search_by_headers(connection: ImapConnection, filters: dict[str, str]) -> l
     criteria = str(imap_tools.AND(**values))
     try:
         return _uids(connection, criteria, None if criteria.isascii() else "UTF-8")
-    except (imap_tools.ImapToolsError, connection.mailbox.client.error) as problem:
-        if isinstance(problem, connection.mailbox.client.abort):
+    except (imap_tools.ImapToolsError, connection.mailbox.client.error) as error:
+        if isinstance(error, connection.mailbox.client.abort):
             raise
         return None
 
@@ -78,7 +78,7 @@ def fetch(
     connection: ImapConnection, headers: list[Fetched], most_bytes: int
 ) -> dict[int, Fetched]:
     """Return the messages by UID, each up to a size; messages that are gone are left out."""
-    return _fetch(connection, [each.uid for each in headers], f"BODY.PEEK[]<0.{most_bytes}>")
+    return _fetch(connection, [header.uid for header in headers], f"BODY.PEEK[]<0.{most_bytes}>")
 
 
 def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[int, Fetched]:
@@ -92,13 +92,13 @@ def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[in
             f"{connection.host} refused to fetch messages: {text.decode('utf-8', 'replace')[:300]}"
         )
     wanted = set(uids)
-    return {each.uid: each for each in read_responses(lines) if each.uid in wanted}
+    return {message.uid: message for message in read_responses(lines) if message.uid in wanted}
 
 
 def read_responses(lines: list[Any]) -> list[Fetched]:
     """Return the messages of an answer to FETCH, as the standard client returns it."""
     found = (_fetched(response) for response in _responses(lines))
-    return [each for each in found if each is not None]
+    return [message for message in found if message is not None]
 
 
 def _responses(lines: list[Any]) -> Iterator[list[Any]]:

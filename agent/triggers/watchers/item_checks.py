@@ -72,8 +72,8 @@ def collect(reported: list[tuple[str, Any]], most_items: int) -> list[Item]:
 def _plain(value: Any, where: str, most_bytes: int, what: str) -> Any:
     try:
         text = json_values.encode(value, where)
-    except NotPlainJsonError as problem:
-        raise SourceError(storable(str(problem))) from None
+    except NotPlainJsonError as error:
+        raise SourceError(storable(str(error))) from None
     size = len(text.encode("utf-8"))
     if size > most_bytes:
         raise SourceError(f"{where}: {what} has {size} bytes; at most {most_bytes} are stored")

@@ -76,8 +76,8 @@ async def _run(
     """Run a blocking function of a connection in a thread; cancelled, abort the connection."""
     try:
         return await poll_threads.start(context, lambda: connection.session(function))
-    except MailboxError as problem:
-        raise SourceError(str(problem), retry_seconds=problem.retry_seconds) from None
+    except MailboxError as error:
+        raise SourceError(str(error), retry_seconds=error.retry_seconds) from None
     finally:
         connection.abort()
 
@@ -117,15 +117,15 @@ class MailSource:
             "seconds": context.timeout_seconds * _PARSER_SHARE,
             "messages": [
                 {
-                    "uid": each.uid,
-                    "size": each.size_bytes,
-                    "has_body": each.uid in found.with_body,
-                    "length": len(each.raw),
+                    "uid": message.uid,
+                    "size": message.size_bytes,
+                    "has_body": message.uid in found.with_body,
+                    "length": len(message.raw),
                 }
-                for each in found.messages
+                for message in found.messages
             ],
         }
-        body = b"".join(each.raw for each in found.messages)
+        body = b"".join(mail.raw for mail in found.messages)
         parsed = await parse_apart("mail_document", body, options, context)
         return [
             Item(f"{folder.uidvalidity}:{data['uid']}", everywhere.redact_value(data))
@@ -164,7 +164,7 @@ class MailSource:
         found = _Collected(max([connection.folder.uidnext - 1, *uids]), reason=reason)
         for start in range(0, len(uids), _HEADER_CHUNK):
             headers = fetch_headers(connection, uids[start : start + _HEADER_CHUNK])
-            found.messages += [each for each in headers if self._matches(each)]
+            found.messages += [header for header in headers if self._matches(header)]
         if reason is None:
             newest = found.messages[-_CHUNK:]
             del found.messages[-_CHUNK:]
@@ -181,7 +181,7 @@ class MailSource:
         found = _Collected(last, has_more=True)
         for start in range(0, len(page), _CHUNK):
             chunk = page[start : start + _CHUNK]
-            kept = [each for each in fetch_headers(connection, chunk) if self._matches(each)]
+            kept = [header for header in fetch_headers(connection, chunk) if self._matches(header)]
             for group in _groups(kept):
                 is_late = context.clock.monotonic() >= stop_at
                 if found.messages and (is_late or found.size_bytes >= _PAGE_BYTES):
@@ -221,9 +221,9 @@ class _Collected:
 
     def add(self, headers: list[Fetched], whole: dict[int, Fetched]) -> None:
         """Add messages whose headers are known; one that is gone meanwhile has its headers only."""
-        self.messages += [whole.get(each.uid, each) for each in headers]
+        self.messages += [whole.get(header.uid, header) for header in headers]
         self.with_body |= whole.keys()
-        self.size_bytes += sum(len(each.raw) for each in whole.values())
+        self.size_bytes += sum(len(message.raw) for message in whole.values())
 
 
 def _groups(messages: list[Fetched]) -> Iterator[list[Fetched]]:
@@ -287,9 +287,9 @@ class MailListener:
             try:
                 if not await self._idle(context, account):
                     return
-            except SourceError as problem:
+            except SourceError as error:
                 # The poll reports what is wrong; a listener only tries again.
-                retry_seconds = problem.retry_seconds or 0.0
+                retry_seconds = error.retry_seconds or 0.0
             if context.clock.monotonic() - opened_at >= _LASTING_SECONDS:
                 backoff.reset()
             await asyncio.sleep(max(backoff.next_seconds(), retry_seconds))

@@ -44,9 +44,9 @@ def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) ->
         data |= _headers(message)
         data |= _body(message, is_cut=is_cut) if has_body else _NO_BODY
         return _fitting(data)
-    except Exception as problem:
+    except Exception as error:
         # The parser of the standard library fails on messages that were made to break it.
-        return unparsed(folder, uid, size, f"{type(problem).__name__}: {problem}")
+        return unparsed(folder, uid, size, f"{type(error).__name__}: {error}")
 
 
 def unparsed(folder: str, uid: int, size: int, problem: str) -> dict[str, Json]:
@@ -126,7 +126,7 @@ def _body(message: Any, *, is_cut: bool) -> dict[str, Json]:
     text: str = _read(lambda: message.text.replace("\r\n", "\n"), "")
     html: str = _read(lambda: message.html.replace("\r\n", "\n"), "")
     attachments: list[dict[str, Json]] = _read(
-        lambda: [_attachment(each) for each in message.attachments], []
+        lambda: [_attachment(part) for part in message.attachments], []
     )
     if is_cut and attachments:
         attachments[-1]["size"] = None
@@ -153,7 +153,7 @@ def _one_line(value: str) -> str:
 
 def _ids(source: Message, header: str) -> list[str]:
     text = _read(lambda: str(source.get(header, "")), "")
-    return [bounded(each) for each in text.split()]
+    return [bounded(word) for word in text.split()]
 
 
 def _address(address: Any) -> dict[str, str] | None:
@@ -163,7 +163,7 @@ def _address(address: Any) -> dict[str, str] | None:
 
 
 def _addresses(addresses: Any) -> list[dict[str, str]]:
-    return [each for each in map(_address, addresses[:_ADDRESSES]) if each is not None]
+    return [address for address in map(_address, addresses[:_ADDRESSES]) if address is not None]
 
 
 def _date(source: Message) -> str | None:

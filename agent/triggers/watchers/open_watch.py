@@ -73,8 +73,8 @@ def open_most(wanted: dict[str, int]) -> tuple[OpenWatch, str | None]:
         except (FileNotFoundError, PermissionError):
             # One was removed, or closed to this user, before it could be watched.
             wanted = {path: inode for path, inode in wanted.items() if _is_readable(path, inode)}
-        except (OSError, RuntimeError) as problem:
-            refusal = _refusal(problem)
+        except (OSError, RuntimeError) as error:
+            refusal = _refusal(error)
             break
     else:
         raise FileNotFoundError("directories are removed faster than they can be watched")
@@ -115,10 +115,10 @@ def _open_again(directories: dict[str, int]) -> OpenWatch | None:
     return None
 
 
-def _refusal(problem: Exception) -> str:
+def _refusal(error: Exception) -> str:
     """Return for a person why the system refuses."""
     return (
-        f"the system refuses to watch more directories ({problem}); on Linux,"
+        f"the system refuses to watch more directories ({error}); on Linux,"
         " fs.inotify.max_user_watches and fs.inotify.max_user_instances limit them"
     )
 

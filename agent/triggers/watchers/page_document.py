@@ -141,8 +141,8 @@ def _searched(document: Any, expression: str) -> Any:
 
     try:
         value = jmespath.search(expression, document)
-    except JMESPathError as problem:
-        raise UnreadableError(f"jmespath: {expression!r}: {problem}") from None
+    except JMESPathError as error:
+        raise UnreadableError(f"jmespath: {expression!r}: {error}") from None
     if value is None:
         raise UnreadableError(f"nothing in the document matches jmespath: {expression!r}")
     return value
@@ -151,9 +151,9 @@ def _searched(document: Any, expression: str) -> Any:
 def _matched(text: str, pattern: str) -> str:
     try:
         found = re.search(pattern, text)
-    except (re.error, OverflowError) as problem:
+    except (re.error, OverflowError) as error:
         raise UnreadableError(
-            f"pattern: {pattern!r} is not a regular expression: {problem}"
+            f"pattern: {pattern!r} is not a regular expression: {error}"
         ) from None
     if found is None:
         raise UnreadableError(f"nothing on the page matches pattern: {pattern!r}")
@@ -164,8 +164,8 @@ def _matched(text: str, pattern: str) -> str:
 def _json(text: str) -> Any:
     try:
         return _cleaned(json.loads(text, parse_constant=_refuse))
-    except ValueError as problem:
-        raise UnreadableError(f"the document is not JSON: {problem}") from None
+    except ValueError as error:
+        raise UnreadableError(f"the document is not JSON: {error}") from None
 
 
 def _refuse(name: str) -> Any:

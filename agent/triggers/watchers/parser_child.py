@@ -41,14 +41,14 @@ def parse(parser: str, body: bytes, options: dict[str, Any]) -> dict[str, Any]:
         module = import_module(f"agent.triggers.watchers.{parser}")
         value = module.parse(body, options)
         json.dumps(value, allow_nan=False)
-    except UnreadableError as problem:
-        return {"problem": str(problem)}
+    except UnreadableError as error:
+        return {"problem": str(error)}
     except MemoryError:
         return {"problem": "the document needs too much memory to be parsed"}
     except RecursionError:
         return {"problem": "the document is nested too deep to be parsed"}
-    except Exception as problem:
-        return {"problem": f"the document cannot be parsed ({type(problem).__name__}: {problem})"}
+    except Exception as error:
+        return {"problem": f"the document cannot be parsed ({type(error).__name__}: {error})"}
     return {"value": value}
 
 

@@ -59,8 +59,8 @@ async def _run(request: bytes, seconds: float) -> dict[str, Any]:
             # Control-C in a terminal is for the agent, which ends its polls itself.
             start_new_session=True,
         )
-    except OSError as problem:
-        raise SourceError(f"the process that parses the document cannot start: {problem}") from None
+    except OSError as error:
+        raise SourceError(f"the process that parses the document cannot start: {error}") from None
     try:
         async with asyncio.timeout(seconds):
             output, _ = await child.communicate(request)

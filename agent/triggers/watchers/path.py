@@ -196,8 +196,8 @@ def _read_snapshot(cursor: dict[str, Json]) -> Snapshot:
         )
     try:
         return path_snapshot.decode(cursor["snapshot"])
-    except ValueError as problem:
-        raise SourceError(f"the stored snapshot cannot be read: {problem}") from None
+    except ValueError as error:
+        raise SourceError(f"the stored snapshot cannot be read: {error}") from None
 
 
 def _check_device(

@@ -35,8 +35,8 @@ class WatchedPath:
         """Return the path that a definition names; relative ones start beside the workflow file."""
         try:
             root = Path(keys["path"]).expanduser()
-        except RuntimeError as problem:
-            raise SourceError(f"{keys['path']}: {problem}") from None
+        except RuntimeError as error:
+            raise SourceError(f"{keys['path']}: {error}") from None
         base = Path.cwd() if workflow_path is None else workflow_path.parent
         return cls(
             str(base.absolute() / root),
@@ -78,10 +78,8 @@ def scan(path: WatchedPath, stop: threading.Event) -> Scan:
             return Scan(False, status.st_dev, _walk(path, status.st_dev, stop, path.name_filter()))
         # May raise, as it should: without its directory, nothing is known about a file.
         device = Path(path.root).parent.stat().st_dev
-    except OSError as problem:
-        raise SourceError(
-            f"{_shown(path.root, problem)} cannot be read: {_reason(problem)}"
-        ) from None
+    except OSError as error:
+        raise SourceError(f"{_shown(path.root, error)} cannot be read: {_reason(error)}") from None
     if status is None:
         return Scan(None, device, {})
     if not stat.S_ISREG(status.st_mode):
@@ -198,9 +196,9 @@ def _compiled(pattern: str) -> Callable[[str], object]:
     return re.compile(fnmatch.translate(pattern)).match
 
 
-def _shown(root: str, problem: OSError) -> str:
-    return storable(os.fsdecode(problem.filename) if problem.filename else root)
+def _shown(root: str, error: OSError) -> str:
+    return storable(os.fsdecode(error.filename) if error.filename else root)
 
 
-def _reason(problem: OSError) -> str:
-    return storable(problem.strerror or str(problem))
+def _reason(error: OSError) -> str:
+    return storable(error.strerror or str(error))

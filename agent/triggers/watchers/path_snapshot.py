@@ -141,8 +141,8 @@ def decode(text: str) -> Snapshot:
     """Read a snapshot; raise `ValueError` if it is none."""
     try:
         data = zlib.decompress(base64.b64decode(text, validate=True))
-    except zlib.error as problem:
-        raise ValueError(str(problem)) from None
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
     snapshot: Snapshot = {}
     for directory, names in orjson.loads(data).items():
         prefix = f"{_to_name(directory)}/" if directory else ""

@@ -28,8 +28,8 @@ def start(context: PollContext, function: Callable[[], Result]) -> "asyncio.Futu
     """
     try:
         future = threads_of(context).start(function)
-    except RuntimeError as problem:
-        raise SourceError(f"the poll cannot be started: {problem}") from None
+    except RuntimeError as error:
+        raise SourceError(f"the poll cannot be started: {error}") from None
     future.add_done_callback(_read_exception)
     return future
 

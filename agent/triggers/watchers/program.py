@@ -57,12 +57,12 @@ async def run(program: Program, context: PollContext) -> Completed:
         raise SourceError(f"there is no program {program.argv[0]!r} on the PATH")
     try:
         command = spawn(program.argv, program.env, program.cwd, threads_of(context))
-    except DefiniteFailure as problem:
+    except DefiniteFailure as error:
         raise SourceError(
-            for_people(f"{program.name}: {problem}"), retry_seconds=problem.delay_seconds
+            for_people(f"{program.name}: {error}"), retry_seconds=error.delay_seconds
         ) from None
-    except RuntimeError as problem:
-        raise SourceError(f"{program.name} cannot be started: {problem}") from None
+    except RuntimeError as error:
+        raise SourceError(f"{program.name} cannot be started: {error}") from None
     try:
         async with asyncio.timeout(context.timeout_seconds):
             return await _complete(program, command)
@@ -81,8 +81,8 @@ def directory_beside(path: str | None, workflow_path: Path | None) -> str | None
         return None if base is None else str(base)
     try:
         named = Path(path).expanduser()
-    except RuntimeError as problem:
-        raise SourceError(f"{path}: {problem}") from None
+    except RuntimeError as error:
+        raise SourceError(f"{path}: {error}") from None
     return str(named if base is None else base / named)
 
 

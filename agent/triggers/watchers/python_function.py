@@ -58,11 +58,11 @@ class PythonSource:
                 return await self._results(function, cursor, context.most_items, calls)
         except SourceError:
             raise
-        except (Exception, EndAttempt) as problem:
+        except (Exception, EndAttempt) as error:
             if timeout.expired():
                 text = f"{self._call} did not return within {context.timeout_seconds:g} seconds"
                 raise SourceError(text) from None
-            raise SourceError(_describe(self._call, problem, path)) from None
+            raise SourceError(_describe(self._call, error, path)) from None
 
     async def _results(
         self, function: Function, cursor: Json, most_items: int, calls: "_Calls"
@@ -115,9 +115,9 @@ class _Calls:
         def run() -> Any:
             try:
                 return function()
-            except StopIteration as problem:
+            except StopIteration as error:
                 # As in a coroutine: no future can hold it.
-                raise RuntimeError("the function raised StopIteration") from problem
+                raise RuntimeError("the function raised StopIteration") from error
 
         return await self._wait(poll_threads.start(self._context, run))
 
@@ -168,16 +168,16 @@ def _read(call: str, returned: Any, cursor: Json, most_items: int) -> Poll:
     return Poll(collect(reported, most_items), cursor)
 
 
-def _describe(call: str, problem: BaseException, workflow_path: str | None) -> str:
+def _describe(call: str, error: BaseException, workflow_path: str | None) -> str:
     """Return the exception's type and text, and the line of the user's file that raised it."""
-    raised: BaseException = problem
-    cause = problem.__cause__
-    if isinstance(problem, containment.StepExitError | DefiniteFailure) or isinstance(
+    raised: BaseException = error
+    cause = error.__cause__
+    if isinstance(error, containment.StepExitError | DefiniteFailure) or isinstance(
         cause, StopIteration
     ):
-        raised = cause or problem
-    if isinstance(problem, DefiniteFailure):
-        text = str(problem)
+        raised = cause or error
+    if isinstance(error, DefiniteFailure):
+        text = str(error)
     else:
         text = containment.describe_exception(raised)
     if not text.startswith(call):
@@ -185,11 +185,11 @@ def _describe(call: str, problem: BaseException, workflow_path: str | None) -> s
     return f"{for_people(text)[:_MAX_TEXT]} {for_people(_line(raised, workflow_path))}".rstrip()
 
 
-def _line(problem: BaseException, workflow_path: str | None) -> str:
+def _line(error: BaseException, workflow_path: str | None) -> str:
     """Name the last line beside the workflow file that the traceback shows, else the last of all."""
     frames = [
         (Path(frame.filename).absolute(), frame.lineno)
-        for frame in traceback.extract_tb(problem.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__)
         if not Path(frame.filename).absolute().is_relative_to(_AGENT)
     ]
     beside = None if workflow_path is None else Path(workflow_path).parent.absolute()

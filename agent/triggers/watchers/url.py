@@ -75,9 +75,9 @@ class UrlSource:
             found = await parse_apart("page_document", body, options, context)
             value = http_poll.redact_value(found["value"])
             encode(value, "the value")
-        except ParserTimeoutError as problem:
+        except ParserTimeoutError as error:
             hint = "" if self._parts["pattern"] is None else "; a simpler pattern may help"
-            raise SourceError(f"{http_poll.shown(self._keys['url'])}: {problem}{hint}") from None
-        except (SourceError, NotPlainJsonError) as problem:
-            raise http_poll.unreadable(self._keys["url"], fetched, problem) from None
+            raise SourceError(f"{http_poll.shown(self._keys['url'])}: {error}{hint}") from None
+        except (SourceError, NotPlainJsonError) as error:
+            raise http_poll.unreadable(self._keys["url"], fetched, error) from None
         return {**found, "value": value}

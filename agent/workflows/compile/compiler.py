@@ -107,7 +107,7 @@ class _Compiler:
         if key == "steps":
             return "indent the steps, by two spaces each"
         written = self._value.get(key)
-        is_step = isinstance(written, dict) and any(each in self._kinds for each in written)
+        is_step = isinstance(written, dict) and any(name in self._kinds for name in written)
         return f"indent it: a step {key!r} stands below steps" if is_step else None
 
     def _inputs(self, keys: WorkflowKeys | None) -> dict[str, Any]:

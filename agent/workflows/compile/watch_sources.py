@@ -40,8 +40,8 @@ def _check_address(address: str) -> None:
 def _is_pattern(text: str) -> str:
     try:
         re.compile(text)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise ValueError(f"{text!r} is not a regular expression: {problem}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return text
 
 
@@ -67,8 +67,8 @@ def _is_jmespath(text: str) -> str:
         return text
     try:
         jmespath.compile(text)
-    except (JMESPathError, RecursionError) as problem:
-        reason = " ".join(str(problem).split())
+    except (JMESPathError, RecursionError) as error:
+        reason = " ".join(str(error).split())
         raise ValueError(f"{text!r} is not a JMESPath expression: {reason}") from None
     return text
 

@@ -33,8 +33,8 @@ def explain_missing(
     for path in lookups:
         try:
             look_up(path, scope)
-        except TemplateError as problem:
-            reasons.append((path, str(problem)))
+        except TemplateError as exception:
+            reasons.append((path, str(exception)))
     for path, reason in reasons:
         if any(f"{part!r}" in str(error) for part in path):
             return reason

@@ -56,7 +56,9 @@ def find_unindented_block(text: str, mark: Any) -> str | None:
         start = _BLOCK_START.fullmatch(lines[number])
         if start is None:
             continue
-        after = next((each for each in range(number + 1, len(lines)) if lines[each].strip()), None)
+        after = next(
+            (index for index in range(number + 1, len(lines)) if lines[index].strip()), None
+        )
         if after is None:
             return None
         indent = len(lines[after]) - len(lines[after].lstrip(" "))

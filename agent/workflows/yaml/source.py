@@ -228,15 +228,15 @@ class _Builder:
         self._stop(mark, "a key is text, not a list or a mapping")
 
     def _close(self) -> None:
-        done = self._stack[-1]
-        for merged, mark in done.merges:
-            self._merge(done.value, merged if isinstance(merged, list) else [merged], mark)
+        finished = self._stack[-1]
+        for merged, mark in finished.merges:
+            self._merge(finished.value, merged if isinstance(merged, list) else [merged], mark)
         self._stack.pop()
         if self._stack:
-            self._stack[-1].height = max(self._stack[-1].height, done.height + 1)
-        if done.anchor:
-            size = self._count - done.first_value + 1
-            self._anchors[done.anchor] = (done.value, size, done.height)
+            self._stack[-1].height = max(self._stack[-1].height, finished.height + 1)
+        if finished.anchor:
+            size = self._count - finished.first_value + 1
+            self._anchors[finished.anchor] = (finished.value, size, finished.height)
 
     def _merge(self, target: dict[str, Any], merged: list[Any], mark: Any) -> None:
         for mapping in merged:

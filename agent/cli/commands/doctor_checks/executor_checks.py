@@ -56,5 +56,5 @@ def _store_problem(settings: "Settings") -> str | None:
         if stores.breaker(url).call(probe, _PROBE_SECONDS):
             return None
         return f"the store of jobs at {url} cannot create an object only if it does not exist"
-    except (StoreError, OSError) as problem:
-        return f"the store of jobs cannot be used at {url}: {problem}"
+    except (StoreError, OSError) as error:
+        return f"the store of jobs cannot be used at {url}: {error}"

@@ -41,8 +41,8 @@ def _environment_file(settings: "Settings") -> Iterator[tuple[str, str, str]]:
         EnvironmentFile(
             settings.environment_file.absolute(), lambda: file_exposure.trust_of(settings)
         ).values()
-    except EnvironmentFileError as problem:
-        yield "secrets", "error", str(problem)
+    except EnvironmentFileError as error:
+        yield "secrets", "error", str(error)
 
 
 def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:

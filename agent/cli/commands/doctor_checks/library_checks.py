@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def library_checks(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     """Yield (what, state, message) for each library that the configuration needs and that is missing."""
     users = {
-        "openai": [name for name, each in settings.models.items() if each.provider == "openai"],
+        "openai": [name for name, model in settings.models.items() if model.provider == "openai"],
         "mcp": list(settings.mcp),
     }
     for library, names in users.items():

@@ -45,8 +45,8 @@ def _problems(name: str, account: "MailSettings") -> Iterator[str]:
     for address in (account.from_, *account.also_from):
         try:
             parse_mailbox(address)
-        except ValueError as problem:
-            yield f"from or also_from: {problem}"
+        except ValueError as error:
+            yield f"from or also_from: {error}"
     passwords = {"password": account.password}
     if account.imap is not None:
         passwords["imap.password"] = account.imap.password
@@ -54,8 +54,8 @@ def _problems(name: str, account: "MailSettings") -> Iterator[str]:
         try:
             if reference:
                 read_secret(reference)
-        except SecretError as problem:
-            yield f"{key} of [mail.{name}]: {problem}"
+        except SecretError as error:
+            yield f"{key} of [mail.{name}]: {error}"
 
 
 def _unknown_accounts(settings: "Settings", entries: "Iterable[Entry]") -> Iterator[str]:

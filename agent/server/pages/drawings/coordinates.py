@@ -33,7 +33,7 @@ def place(
                 near = graph.above[node] if goes_down else graph.below[node]
                 if is_last:
                     near = graph.above[node] + graph.below[node]
-                wanted.append(_median([x[each] for each in near], x[node]))
+                wanted.append(_median([x[neighbour] for neighbour in near], x[node]))
             found = spread(wanted, offsets[layer], [weights[node] for node in rows[layer]])
             for node, value in zip(rows[layer], found, strict=True):
                 x[node] = value

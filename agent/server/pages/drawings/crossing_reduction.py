@@ -65,7 +65,7 @@ def _swept(graph: LayeredGraph, rows: Rows, *, goes_down: bool) -> Rows:
         fixed = result[number - 1 if goes_down else number + 1]
         position = {node: float(place) for place, node in enumerate(fixed)}
         keys = {
-            node: _mean([position[each] for each in neighbours[node]], float(place))
+            node: _mean([position[neighbour] for neighbour in neighbours[node]], float(place))
             for place, node in enumerate(result[number])
         }
         result[number].sort(key=keys.__getitem__)

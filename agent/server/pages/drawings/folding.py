@@ -110,7 +110,7 @@ def _folded_row(row: list[int], steps: Sequence[GraphStep], ranks: list[float]) 
     if len(stacks) > MAX_BOXES_WIDE:
         stacks = _stacks(stacked, steps, is_mixed=True)
     found = [Fold((number,), steps[number].status) for number in single] + stacks
-    return sorted(found, key=lambda each: each.members[0])
+    return sorted(found, key=lambda fold: fold.members[0])
 
 
 def _stacks(numbers: list[int], steps: Sequence[GraphStep], *, is_mixed: bool) -> list[Fold]:
@@ -126,10 +126,10 @@ def _stacks(numbers: list[int], steps: Sequence[GraphStep], *, is_mixed: bool) -
 
 
 def _parents_of(folds: list[Fold], parents: Parents) -> list[list[int]]:
-    fold_of = {member: number for number, each in enumerate(folds) for member in each.members}
+    fold_of = {member: number for number, fold in enumerate(folds) for member in fold.members}
     found: list[list[int]] = []
-    for number, each in enumerate(folds):
-        above = {fold_of[parent] for member in each.members for parent in parents[member]}
+    for number, fold in enumerate(folds):
+        above = {fold_of[parent] for member in fold.members for parent in parents[member]}
         found.append(sorted(above - {number}))
     return reduced(found)
 
@@ -141,7 +141,7 @@ def _without_chains(folded: FoldedGraph, ranks: list[float]) -> FoldedGraph:
     """
     folds, parents = folded.folds, folded.parents
     children = children_of(parents)
-    is_quiet = [all(ranks[m] >= _QUIET_RANK for m in each.members) for each in folds]
+    is_quiet = [all(ranks[m] >= _QUIET_RANK for m in fold.members) for fold in folds]
     head = list(range(len(folds)))
     for number in topological_order(parents):
         if len(parents[number]) != 1:
@@ -152,8 +152,8 @@ def _without_chains(folded: FoldedGraph, ranks: list[float]) -> FoldedGraph:
         if is_only and is_equal and is_quiet[number] and is_quiet[parent]:
             head[number] = head[parent]
     members: dict[int, list[int]] = {}
-    for number, each in enumerate(folds):
-        members.setdefault(head[number], []).extend(each.members)
+    for number, fold in enumerate(folds):
+        members.setdefault(head[number], []).extend(fold.members)
     place = {number: index for index, number in enumerate(members)}
     above: list[set[int]] = [set() for _ in members]
     for number, own in enumerate(parents):

@@ -98,7 +98,7 @@ class GraphDrawing:
 def draw_graph(nodes: Sequence[Node]) -> GraphDrawing:
     """Fold, lay out and label a graph."""
     folded = fold([node.step for node in nodes])
-    labels = [_Label.of(each, nodes) for each in folded.folds]
+    labels = [_Label.of(box, nodes) for box in folded.folds]
     graph = layered(folded.parents)
     widths = [label.width for label in labels]
     x = place(graph, order_rows(graph), widths, BOX_GAP)
@@ -107,15 +107,15 @@ def draw_graph(nodes: Sequence[Node]) -> GraphDrawing:
             x=_rounded(MARGIN + x[number] - label.width / 2),
             y=_top(graph.layer[number]),
             width=_rounded(label.width),
-            status=each.status,
+            status=box.status,
             text=label.text,
             note=label.note,
             note_x=_rounded(label.note_left),
             title=label.title,
-            names=tuple(nodes[member].step.name for member in each.members),
-            is_stack=len(each.members) > 1 or nodes[each.members[0]].is_group,
+            names=tuple(nodes[member].step.name for member in box.members),
+            is_stack=len(box.members) > 1 or nodes[box.members[0]].is_group,
         )
-        for number, (each, label) in enumerate(zip(folded.folds, labels, strict=True))
+        for number, (box, label) in enumerate(zip(folded.folds, labels, strict=True))
     ]
     edges = [
         Edge(
@@ -145,14 +145,14 @@ class _Label:
     title: str
 
     @staticmethod
-    def of(each: Fold, nodes: Sequence[Node]) -> "_Label":
-        names = [nodes[member].step.name for member in each.members]
+    def of(fold: Fold, nodes: Sequence[Node]) -> "_Label":
+        names = [nodes[member].step.name for member in fold.members]
         if len(names) == 1:
-            node = nodes[each.members[0]]
+            node = nodes[fold.members[0]]
             text, note = names[0], node.note
-            title = f"{text}{f' {note}' if note else ''}: {each.status}"
+            title = f"{text}{f' {note}' if note else ''}: {fold.status}"
         else:
-            text, note = f"{len(names)} {_PLURALS.get(each.status, each.status)}", ""
+            text, note = f"{len(names)} {_PLURALS.get(fold.status, fold.status)}", ""
             more = len(names) - _FEW_NAMES
             title = ", ".join(names[:_FEW_NAMES]) + (f" and {more} more" if more > 0 else "")
         note = fit(note, NOTE_PX, MAX_WIDTH / 3)

@@ -39,9 +39,9 @@ def url_of(name: str) -> str:
     """Return the address of an asset, which may be kept for ever."""
     stem, _, suffix = name.rpartition(".")
     (found,) = (
-        each
-        for each in all_assets()
-        if each.startswith(f"{stem}.") and each.endswith(f".{suffix}") and each.count(".") == 2
+        asset
+        for asset in all_assets()
+        if asset.startswith(f"{stem}.") and asset.endswith(f".{suffix}") and asset.count(".") == 2
     )
     return f"/assets/{found}"
 

@@ -27,7 +27,7 @@ async def asset(request: Request) -> Response:
 @pages.open_route("/favicon.ico")
 async def favicon(request: Request) -> Response:
     """Return the icon, which browsers ask for at this address where a response names none, as JSON."""
-    (icon,) = (each for each in all_assets().values() if each.media == "image/svg+xml")
+    (icon,) = (asset for asset in all_assets().values() if asset.media == "image/svg+xml")
     return _sent(request, icon, f"public, max-age={_DAY}")
 
 

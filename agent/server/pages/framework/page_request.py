@@ -45,7 +45,7 @@ class PageRequest:
 
     def values(self, name: str) -> list[str]:
         """Return all values of a parameter."""
-        return [value for each, value in self.items if each == name]
+        return [value for key, value in self.items if key == name]
 
     def url(self, **changes: str | None) -> str:
         """Return this page's address with changed parameters; None removes one."""

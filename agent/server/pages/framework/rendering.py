@@ -61,16 +61,16 @@ async def respond(
     typed: Form | None = None,
 ) -> Response:
     """Return a page; after a refused form with the problem and the typed values."""
-    asked = page_request(request)
+    view = page_request(request)
     if problem is not None:
         # An action's address is not its page's, but has the same parts.
         parts = {name: quote(part, safe="") for name, part in request.path_params.items()}
-        asked.path, asked.query, asked.items = page.path.format(**parts), {}, ()
-    asked.problem, asked.typed = problem, typed or {}
+        view.path, view.query, view.items = page.path.format(**parts), {}, ()
+    view.problem, view.typed = problem, typed or {}
     renderings: Renderings = request.app.state.renderings
     context = context_of(request)
     rendering = await renderings.get(
-        page, asked, context.read_pool, _fill, _notified_cursor(request)
+        page, view, context.read_pool, _fill, _notified_cursor(request)
     )
     is_first = status == 200
     return _viewed(request, rendering.text, rendering.digest, status, is_conditional=is_first)
@@ -141,11 +141,11 @@ def refuse(request: Request, problem: Problem) -> Response:
     """Return the page that says why there is no other."""
     headers = {name: value for name, value in (problem.headers or {}).items() if value}
     if GRANT in request.scope:
-        said = {"status": problem.status_code, "heading": TITLES[problem.slug]}
+        heading = {"status": problem.status_code, "heading": TITLES[problem.slug]}
         response = render(
             request,
             "problem.html",
-            {**said, "detail": sentence(problem.detail)},
+            {**heading, "detail": sentence(problem.detail)},
             status=problem.status_code,
         )
     elif request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":

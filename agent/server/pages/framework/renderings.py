@@ -101,10 +101,10 @@ class Renderings:
                 kept = self._kept.get(key)
                 if kept is not None and _is_new_enough(kept, page, notified_cursor):
                     return kept
-                made = await self._made(page, request, read_pool, fill, kept)
+                rendering = await self._made(page, request, read_pool, fill, kept)
                 if not request.is_personal:
-                    self._keep(key, made)
-                return made
+                    self._keep(key, rendering)
+                return rendering
         finally:
             if not lock.locked():
                 self._locks.pop(key, None)

@@ -20,7 +20,7 @@ _MOST_SHOWN: Final = 8_000
 @cache
 def environment() -> Environment:
     """Return the environment of all templates."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_DIRECTORY),
         autoescape=True,
         undefined=StrictUndefined,
@@ -29,7 +29,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_shown_safely,
     )
-    made.filters.update(
+    environment.filters.update(
         exactly=escape,
         short=short_id,
         pretty=pretty,
@@ -45,8 +45,8 @@ def environment() -> Environment:
         with_code=with_code,
         breakable=breakable,
     )
-    made.globals.update(asset=assets.url_of, seconds_between=seconds_between)
-    return made
+    environment.globals.update(asset=assets.url_of, seconds_between=seconds_between)
+    return environment
 
 
 def _shown_safely(value: Any) -> Any:

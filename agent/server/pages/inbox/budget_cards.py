@@ -76,7 +76,7 @@ def _card(connection: Connection, row: dict[str, Any], arguments: Sequence[str])
         owner_id=owner_id,
         step=step,
         fields=named or tuple(_LIMITS.values()),
-        budget=next((each for each in used if (each["step"] or "") == step), None),
+        budget=next((budget for budget in used if (budget["step"] or "") == step), None),
     )
 
 

@@ -86,16 +86,16 @@ async def answer_question(request: Request, form: Form) -> Response:
                 context.database, approval_id, principal=caller(request).principal, **details
             )
         )
-    except InvalidAnswerError as problem:
+    except InvalidAnswerError as error:
         return await rendering.respond(
             request,
             question,
             status=422,
-            problem=rendering.sentence(problem),
+            problem=rendering.sentence(error),
             typed={**form, "question": approval_id},
         )
-    except DecidedError as late:
-        rendering.add_notice(request, f"Your answer came too late: {late}.", is_problem=True)
+    except DecidedError as error:
+        rendering.add_notice(request, f"Your answer came too late: {error}.", is_problem=True)
         return rendering.redirect(request, rendering.back_of(form))
     notice = f"{result.status.capitalize()}: {document['message']}"
     return rendering.redirect(request, rendering.back_of(form), message_texts.cut(notice, 200))

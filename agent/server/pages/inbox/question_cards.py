@@ -94,7 +94,7 @@ def _card(
 
 
 def _may_answer(request: PageRequest, who: Sequence[str]) -> bool:
-    if any(each.startswith(f"{CHANNEL}:") for each in who):
+    if any(principal.startswith(f"{CHANNEL}:") for principal in who):
         return permission.may_answer(request.principal, who)
     return permission.may_answer(Principal(CHANNEL, "", request.scopes), who)
 
@@ -103,16 +103,16 @@ def _earlier_requests(
     connection: Connection, documents: Iterable[dict[str, Json]]
 ) -> dict[str, Json]:
     """Return by question the configuration that was approved when the same step asked last."""
-    asked = {
+    step_of = {
         document["id"]: (document["workflow"], document["step"].partition("[")[0])
         for document in documents
         if _config(document) is not None
     }
-    if not asked:
+    if not step_of:
         return {}
     last = approval_rows.approved_last(connection, _SEARCHED)
     found: dict[str, Json] = {}
-    for question, step in asked.items():
+    for question, step in step_of.items():
         if (approval_id := last.get(step)) is not None:
             before = approval_documents.approval_document(connection, approval_id)
             config, edits = _config(before), (before["decision"] or {}).get("edits")

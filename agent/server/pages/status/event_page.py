@@ -49,8 +49,13 @@ def event_list(connection: Connection, request: PageRequest) -> Document:
         "events": [shown_entry(row) for row in shown],
         "types": [("", "All", request.url(type=None, cursor=None), not kind)]
         + [
-            (each, each.replace("_", " "), request.url(type=each, cursor=None), each == kind)
-            for each in TYPES
+            (
+                event_type,
+                event_type.replace("_", " "),
+                request.url(type=event_type, cursor=None),
+                event_type == kind,
+            )
+            for event_type in TYPES
         ],
         "task": task,
         "asked_task": query.get("task", ""),

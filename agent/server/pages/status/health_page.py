@@ -59,10 +59,10 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
     found = [*_findings(connection, context, gauges), *channels, *triggers]
     return {
         "version": __version__,
-        "findings": [each for each in found if each.state != "ok"][:_MOST_FINDINGS],
+        "findings": [finding for finding in found if finding.state != "ok"][:_MOST_FINDINGS],
         "gauges": gauges,
         "most_tasks": _MOST_TASKS,
-        "channels": [(each, _behind(connection, each.what)) for each in channels],
+        "channels": [(channel, _behind(connection, channel.what)) for channel in channels],
         "workers": [
             row | {"started_at": to_iso(row["started_at"]), "ended_at": to_iso(row["ended_at"])}
             for row in health.worker_rows(connection, _MOST_WORKERS)

@@ -65,10 +65,10 @@ async def requeue_dead_letters(request: Request, form: Form) -> Response:
     context = context_of(request)
     who, source = f"page:{caller(request).name}", client_address(request.scope)
     reason = form.get("reason", "").strip() or None
-    done, refused = await context.command_pool.run(
+    requeued, refused = await context.command_pool.run(
         lambda: _requeue(context, ids, reason, who, source)
     )
-    text = f"{done} put back."
+    text = f"{requeued} put back."
     text += "".join(f" {count} not: {why}." for why, count in refused.most_common(3))
     return rendering.redirect(request, "/queues", text)
 
@@ -77,7 +77,7 @@ def _requeue(
     context: Context, ids: list[str], reason: str | None, who: str, source: str
 ) -> tuple[int, Counter[str]]:
     """Return how many dead letters were put back, and why the others were not."""
-    done, refused = 0, Counter[str]()
+    requeued, refused = 0, Counter[str]()
     for work_id in ids:
         try:
             with audit.recorded(who, source, "requeue", work=work_id):
@@ -87,5 +87,5 @@ def _requeue(
         except (NotFoundError, RefusedError) as error:
             refused[str(error)] += 1
         else:
-            done += 1
-    return done, refused
+            requeued += 1
+    return requeued, refused

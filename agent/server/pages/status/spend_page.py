@@ -31,7 +31,7 @@ def spend_page(connection: Connection, request: PageRequest) -> Document:
     now = request.context.database.clock.now()
     today = datetime.fromtimestamp(now / SECOND, UTC).date()
     first = today - timedelta(days=days - 1)
-    by_day = {each.day: each for each in spend.by_day(connection, first.isoformat())}
+    by_day = {spent.day: spent for spent in spend.by_day(connection, first.isoformat())}
     listed = [
         by_day.get(day := (first + timedelta(days=number)).isoformat(), DaySpend(day, 0, 0, 0))
         for number in range(days)
@@ -41,16 +41,18 @@ def spend_page(connection: Connection, request: PageRequest) -> Document:
     calls, is_cut = spend.by_workflow_and_model(connection, since)
     return {
         "days": days,
-        "periods": [(each, request.url(days=each), _PERIODS[each] == days) for each in _PERIODS],
+        "periods": [
+            (period, request.url(days=period), _PERIODS[period] == days) for period in _PERIODS
+        ],
         "today": spending.day_document(connection, limits, now),
         "money": column_chart(
-            [(each.day, each.microusd / MICROUSD) for each in listed], limits.daily_usd or None
+            [(spent.day, spent.microusd / MICROUSD) for spent in listed], limits.daily_usd or None
         ),
         "tokens": column_chart(
-            [(each.day, float(each.tokens)) for each in listed], limits.daily_tokens or None
+            [(spent.day, float(spent.tokens)) for spent in listed], limits.daily_tokens or None
         ),
-        "total_usd": sum(each.microusd for each in listed) / MICROUSD,
-        "total_tokens": sum(each.tokens for each in listed),
+        "total_usd": sum(spent.microusd for spent in listed) / MICROUSD,
+        "total_tokens": sum(spent.tokens for spent in listed),
         "workflows": _table(calls, "workflow"),
         "models": _table(calls, "model"),
         "is_cut": is_cut,
@@ -63,12 +65,12 @@ def spend_page(connection: Connection, request: PageRequest) -> Document:
 def _table(calls: Sequence[CallSpend], key: str) -> list[Document]:
     """Return what each workflow or model used, the most expensive first."""
     rows: dict[str, Document] = {}
-    for each in calls:
-        name = getattr(each, key)
+    for call in calls:
+        name = getattr(call, key)
         row = rows.setdefault(name, {"name": name, "calls": 0, "tokens": 0, "usd": 0.0})
-        row["calls"] += each.calls
-        row["tokens"] += each.tokens_in + each.tokens_out
-        row["usd"] += each.microusd / MICROUSD
+        row["calls"] += call.calls
+        row["tokens"] += call.tokens_in + call.tokens_out
+        row["usd"] += call.microusd / MICROUSD
     ordered = sorted(rows.values(), key=lambda row: (-row["usd"], -row["tokens"], row["name"]))
     # Where nothing has a price, tokens tell the shares.
     measure = "usd" if any(row["usd"] for row in ordered) else "tokens"

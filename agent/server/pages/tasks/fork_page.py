@@ -30,8 +30,8 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
     graphs = request.context.graphs
     task = task_overview.task_overview(connection, request.params["task_id"], graphs)
     graph = graphs.get(connection, task["workflow"], task["version"])
-    asked = request.query.get("from") or request.typed.get("from", "")
-    chosen = graph.index_of.get(asked, _first_choice(task))
+    first_step = request.query.get("from") or request.typed.get("from", "")
+    chosen = graph.index_of.get(first_step, _first_choice(task))
     again = graph.downstream(chosen)
     texts = workflow_versions.texts_of(connection, task["workflow"], task["version"])
     return {

@@ -56,6 +56,6 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
 
 def _opened(attempts: list[Document]) -> int | None:
     """Return the attempt that is opened first: the last that failed, else the last."""
-    failed = [each for each in attempts if each["status"] in ("failed", "lost")]
+    failed = [attempt for attempt in attempts if attempt["status"] in ("failed", "lost")]
     chosen = next(iter(failed or attempts), None)
     return None if chosen is None else int(chosen["attempt"])

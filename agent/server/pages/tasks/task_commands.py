@@ -81,7 +81,7 @@ def _cancel(task: Document) -> OfferedCommand:
 
 def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
     """Return the retries of an ended task, unless there is one already."""
-    if any(each["relation"] == "retry" for each in task["successors"]):
+    if any(successor["relation"] == "retry" for successor in task["successors"]):
         return []
     kept = [step for step in task["steps"] if _is_kept(step)]
     again = [step for step in task["steps"] if not _is_kept(step)]

@@ -89,7 +89,7 @@ def _log(connection: Connection, task: Document, failed: Document | None) -> lis
         return []
     pieces = step_views.step_log(connection, task["id"], failed["id"], _LOG_LINES)
     last = pieces[-1]["attempt"] if pieces else 0
-    return [(each["stream"], each["text"]) for each in pieces if each["attempt"] == last]
+    return [(piece["stream"], piece["text"]) for piece in pieces if piece["attempt"] == last]
 
 
 def _signals(task: Document) -> list[Document]:

@@ -112,14 +112,14 @@ def _dry_run(database: Database, trigger_id: str, query: Mapping[str, str]) -> D
     """Return the instants that a backfill would run, or why it cannot be."""
     if not query.get("from"):
         return None
-    asked = {name: query.get(name, "") for name in ("from", "to", "most")}
+    span = {name: query.get(name, "") for name in ("from", "to", "most")}
     try:
-        result = _perform(database, trigger_id, _backfill(asked, dry_run=True))
+        result = _perform(database, trigger_id, _backfill(span, dry_run=True))
     except (RefusedError, InvalidTimeError, Problem) as error:
         detail = error.detail if isinstance(error, Problem) else error
-        return {"asked": asked, "problem": str(detail), "instants": [], "message": ""}
+        return {"asked": span, "problem": str(detail), "instants": [], "message": ""}
     return {
-        "asked": asked,
+        "asked": span,
         "problem": None,
         "instants": result.instants[:_MOST_INSTANTS],
         "left_out": max(0, len(result.instants) - _MOST_INSTANTS),

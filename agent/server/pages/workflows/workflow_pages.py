@@ -96,7 +96,7 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "is_latest": is_latest,
         "graph": workflow_graph(graph),
         "lines": source_lines(workflow["source"] or ""),
-        "broken": [each for each in files if each.path == workflow["file"]],
+        "broken": [file for file in files if file.path == workflow["file"]],
         "remarks": _remarks(request).get(name, [])[:_MOST_REMARKS] if is_latest else [],
         "members": form_values.input_members(graph, workflow["source"]),
         "has_inputs": bool(graph.inputs),

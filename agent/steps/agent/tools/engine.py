@@ -105,11 +105,16 @@ def _start(config: EngineTool, verb: _Verb, most: int | None) -> StartRun:
     return start
 
 
-def _list(engine: EngineService, config: EngineTool, given: dict[str, Json], _: AgentStep) -> Json:
-    match given["what"]:
+def _list(
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], _: AgentStep
+) -> Json:
+    match arguments["what"]:
         case "tasks":
             return engine.list_tasks(
-                config.workflows, given.get("status"), given.get("workflow"), given.get("limit", 20)
+                config.workflows,
+                arguments.get("status"),
+                arguments.get("workflow"),
+                arguments.get("limit", 20),
             )
         case "workflows":
             return engine.list_workflows(config.workflows)
@@ -118,32 +123,34 @@ def _list(engine: EngineService, config: EngineTool, given: dict[str, Json], _: 
     return engine.list_triggers(config.workflows, "watch")
 
 
-def _show(engine: EngineService, config: EngineTool, given: dict[str, Json], _: AgentStep) -> Json:
-    return engine.show_task(config.workflows, given["task"])
+def _show(
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], _: AgentStep
+) -> Json:
+    return engine.show_task(config.workflows, arguments["task"])
 
 
 def _begin(
-    engine: EngineService, config: EngineTool, given: dict[str, Json], by: AgentStep
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], by: AgentStep
 ) -> Json:
-    return engine.start(config.workflows, given["workflow"], given.get("inputs") or {}, by)
+    return engine.start(config.workflows, arguments["workflow"], arguments.get("inputs") or {}, by)
 
 
 def _pause(
-    engine: EngineService, config: EngineTool, given: dict[str, Json], by: AgentStep
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], by: AgentStep
 ) -> Json:
-    return engine.pause(config.workflows, given["task"], given.get("reason"), by)
+    return engine.pause(config.workflows, arguments["task"], arguments.get("reason"), by)
 
 
 def _resume(
-    engine: EngineService, config: EngineTool, given: dict[str, Json], by: AgentStep
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], by: AgentStep
 ) -> Json:
-    return engine.resume(config.workflows, given["task"], by)
+    return engine.resume(config.workflows, arguments["task"], by)
 
 
 def _cancel(
-    engine: EngineService, config: EngineTool, given: dict[str, Json], by: AgentStep
+    engine: EngineService, config: EngineTool, arguments: dict[str, Json], by: AgentStep
 ) -> Json:
-    return engine.cancel(config.workflows, given["task"], given.get("reason"), by)
+    return engine.cancel(config.workflows, arguments["task"], arguments.get("reason"), by)
 
 
 _VERBS: Final = {

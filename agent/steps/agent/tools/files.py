@@ -80,8 +80,8 @@ def parts_of(path: str) -> list[str]:
     """Return the names of a path; refuse one that could lead out of its directory."""
     try:
         return confined_files.parts_of(path)
-    except OutsideError as problem:
-        raise ToolRefusedError(str(problem)) from None
+    except OutsideError as error:
+        raise ToolRefusedError(str(error)) from None
 
 
 def _root(directory: str, source_path: str | None) -> Path:
@@ -95,8 +95,8 @@ def _errors(path: str) -> Iterator[None]:
     """Turn errors of the system into words for the model, without the directory's own path."""
     try:
         yield
-    except OSError as problem:
-        raise _failure(path, reason_of(problem)) from None
+    except OSError as error:
+        raise _failure(path, reason_of(error)) from None
 
 
 def _read(top: int, parts: list[str], arguments: dict[str, Json], private: PrivateFiles) -> Json:

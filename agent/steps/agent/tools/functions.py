@@ -24,17 +24,17 @@ def make_tool(name: str, call: str, source_path: str | None, *, is_effect: bool)
     try:
         adapter = arguments_of(function)
         schema = adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as problem:
-        raise _bad(f"{call}: its signature gives no schema: {problem}") from None
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as exception:
+        raise _bad(f"{call}: its signature gives no schema: {exception}") from None
     schema.pop("title", None)
 
     def start(arguments: dict[str, Json], context: StepContext) -> ToolRun:
         try:
             values = adapter.validate_python(arguments)
-        except ValidationError as problem:
+        except ValidationError as exception:
             texts = [
                 f"{'.'.join(map(str, error['loc'])) or 'arguments'}: {error['msg']}"
-                for error in problem.errors(include_url=False, include_input=False)
+                for error in exception.errors(include_url=False, include_input=False)
             ]
             raise ToolRefusedError("; ".join(texts)) from None
 

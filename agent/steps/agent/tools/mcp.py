@@ -36,8 +36,8 @@ async def describe(
     for name in _chosen(config, context.services.mcp[config.server].tools, tools):
         try:
             schema = to_plain_json(json.loads(json.dumps(tools[name].input_schema)))
-        except (ValueError, RecursionError) as problem:
-            raise _bad(f"MCP server {config.server}: the schema of {name}: {problem}") from None
+        except (ValueError, RecursionError) as error:
+            raise _bad(f"MCP server {config.server}: the schema of {name}: {error}") from None
         fault = find_schema_problem(without_costly_patterns(schema))
         if fault is not None:
             raise _bad(f"MCP server {config.server}: the schema of {name}: {fault[1]}")
@@ -135,12 +135,12 @@ class _McpRun(ToolRun):
 
         try:
             return await self._sessions.request(self._server, send)
-        except Exception as problem:
-            if isinstance(problem, DefiniteFailure) or is_lost(problem):
+        except Exception as error:
+            if isinstance(error, DefiniteFailure) or is_lost(error):
                 raise
             # The server answered with an error, which is for the model.
-            text = f"MCP server {self._server} answered with an error: {problem}"
-            raise DefiniteFailure(text, may_retry=False) from problem
+            text = f"MCP server {self._server} answered with an error: {error}"
+            raise DefiniteFailure(text, may_retry=False) from error
 
 
 def _bad(text: str) -> DefiniteFailure:

@@ -61,8 +61,8 @@ class Elicitations:
 
         try:
             request = question_of(params)
-        except DefiniteFailure as problem:
-            self._problem = problem
+        except DefiniteFailure as error:
+            self._problem = error
             return ElicitResult(action="cancel")
         key = request_hash(request)
         if (answer := self._answers.get(key)) is not None:
@@ -83,8 +83,8 @@ def question_of(params: Any) -> dict[str, Json]:
 
     try:
         schema = to_plain_json(json.loads(json.dumps(params.requested_schema)))
-    except (ValueError, RecursionError) as problem:
-        raise _unanswerable(str(problem)) from None
+    except (ValueError, RecursionError) as error:
+        raise _unanswerable(str(error)) from None
     schema = without_costly_patterns(schema)
     fault = find_schema_problem(schema)
     if fault is not None:

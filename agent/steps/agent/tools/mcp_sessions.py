@@ -116,8 +116,8 @@ class _Session:
             if not request.done():
                 raise LostError(f"the connection to MCP server {self._name} is lost")
             answer = request.result()
-        except Exception as problem:
-            self.is_well = not (isinstance(problem, LostError) or is_lost(problem))
+        except Exception as error:
+            self.is_well = not (isinstance(error, LostError) or is_lost(error))
             raise
         finally:
             if not request.done():
@@ -259,18 +259,18 @@ async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
         raise
     except TimeoutError:
         raise _unreached(server, f"no answer within {seconds:g} s") from None
-    except Exception as problem:
-        raise _unreached(server, _reason(problem)) from problem
+    except Exception as error:
+        raise _unreached(server, _reason(error)) from error
 
 
-def is_lost(problem: BaseException) -> bool:
+def is_lost(error: BaseException) -> bool:
     """Whether an exception means that no answer came, rather than an answer that is an error."""
     from mcp import MCPError
     from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
-    if isinstance(problem, MCPError):
-        return problem.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT)
-    return not isinstance(problem, (ValueError, RuntimeError))
+    if isinstance(error, MCPError):
+        return error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT)
+    return not isinstance(error, (ValueError, RuntimeError))
 
 
 def _settings(name: str, context: StepContext) -> McpSettings:
@@ -287,15 +287,15 @@ def _unreached(name: str, reason: str, *, is_final: bool = False) -> DefiniteFai
     return DefiniteFailure(text, code="mcp", kind="transport", may_retry=not is_final)
 
 
-def _is_final(problem: BaseException | None) -> bool:
+def _is_final(error: BaseException | None) -> bool:
     """Whether a retry cannot help: the program does not exist or cannot be run."""
-    return isinstance(problem, FileNotFoundError | PermissionError | ImportError)
+    return isinstance(error, FileNotFoundError | PermissionError | ImportError)
 
 
-def _reason(problem: BaseException | None) -> str:
+def _reason(error: BaseException | None) -> str:
     # The message of an exception group says nothing itself.
-    while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
-        problem = problem.exceptions[0]
-    if problem is None:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if error is None:
         return "it ended at once"
-    return str(problem) or type(problem).__name__
+    return str(error) or type(error).__name__

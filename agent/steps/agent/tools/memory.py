@@ -29,9 +29,9 @@ def make_tools(name: str, config: MemoryTool, workflow: str) -> list[AgentTool]:
     scope = config.scope or f"workflow:{workflow}"
     limit = config.results
 
-    def recall(memory: MemoryService, scope: str, given: dict[str, Json], _: AgentStep) -> Json:
-        most = min(given.get("limit") or limit, limit)
-        return [_shown(found) for found in memory.recall(scope, given.get("query") or "", most)]
+    def recall(memory: MemoryService, scope: str, arguments: dict[str, Json], _: AgentStep) -> Json:
+        most = min(arguments.get("limit") or limit, limit)
+        return [_shown(found) for found in memory.recall(scope, arguments.get("query") or "", most)]
 
     tools = {
         "remember": (_REMEMBER, text_schema(text="what to remember"), _remember),
@@ -81,12 +81,12 @@ def _start(scope: str, function: MemoryFunction) -> StartRun:
     return start
 
 
-def _remember(memory: MemoryService, scope: str, given: dict[str, Json], by: AgentStep) -> Json:
-    return {"remembered": memory.remember(scope, given["text"], by)["id"]}
+def _remember(memory: MemoryService, scope: str, arguments: dict[str, Json], by: AgentStep) -> Json:
+    return {"remembered": memory.remember(scope, arguments["text"], by)["id"]}
 
 
-def _forget(memory: MemoryService, scope: str, given: dict[str, Json], by: AgentStep) -> Json:
-    return {"forgotten": memory.forget(scope, given["id"], by)["id"]}
+def _forget(memory: MemoryService, scope: str, arguments: dict[str, Json], by: AgentStep) -> Json:
+    return {"forgotten": memory.forget(scope, arguments["id"], by)["id"]}
 
 
 def _shown(memory: dict[str, Json]) -> dict[str, Json]:

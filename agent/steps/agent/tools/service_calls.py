@@ -39,9 +39,9 @@ class ServiceRun(ToolRun):
         while True:
             try:
                 return await context.services.threads.start(lambda: self._function(by))
-            except StoreError as problem:
+            except StoreError as error:
                 # The call's timeout ends this.
-                if not problem.fault.is_transient:
+                if not error.fault.is_transient:
                     raise
                 await asyncio.sleep(backoff.next_seconds())
 

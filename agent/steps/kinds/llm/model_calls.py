@@ -78,8 +78,8 @@ def model_named(context: StepContext, name: str | None) -> Model:
     """Return a model of the configuration; an unknown name fails the step."""
     try:
         model = context.services.models.get(name)
-    except ModelError as problem:
-        raise _definite_failure(problem) from None
+    except ModelError as error:
+        raise _definite_failure(error) from None
     if model.key is not None:
         # Also an attempt whose answers are all recorded must not write the key down.
         context.secrets.hide(model.key, frozenset({()}))
@@ -207,13 +207,13 @@ async def _perform(
     if model.key is not None:
         try:
             key = await context.secrets.read(model.key, frozenset({()}))
-        except DefiniteFailure as problem:
-            error = problem.error
+        except DefiniteFailure as exception:
+            error = exception.error
             raise DefiniteFailure(
                 f"the key of model {model.name}: {error.message}",
                 code=error.code,
                 kind=error.kind,
-                may_retry=problem.may_retry,
+                may_retry=exception.may_retry,
                 spend=Spend(),
             ) from None
     resources = context.services.resources
@@ -225,8 +225,8 @@ async def _perform(
             reply = await connector.complete(request, seconds)
     except TimeoutError:
         raise _definite_failure(timed_out(f"model {model.name}")) from None
-    except ModelError as problem:
-        raise _definite_failure(problem) from problem
+    except ModelError as exception:
+        raise _definite_failure(exception) from exception
     limit_bytes = context.services.limits.output_bytes
     return MeasuredResponse(_document(reply, context.secrets, limit_bytes), _spend(reply, model))
 
@@ -281,13 +281,13 @@ def _model_answer(answer: CallAnswer) -> ModelAnswer:
     )
 
 
-def _definite_failure(problem: ModelError) -> DefiniteFailure:
-    request = f" (request {problem.request_id})" if problem.request_id else ""
+def _definite_failure(error: ModelError) -> DefiniteFailure:
+    request = f" (request {error.request_id})" if error.request_id else ""
     return DefiniteFailure(
-        problem.message + request,
-        code=problem.code,
-        kind=problem.kind,
-        may_retry=problem.may_retry,
-        delay_seconds=problem.delay_seconds,
-        spend=None if problem.may_have_cost else Spend(request_id=problem.request_id),
+        error.message + request,
+        code=error.code,
+        kind=error.kind,
+        may_retry=error.may_retry,
+        delay_seconds=error.delay_seconds,
+        spend=None if error.may_have_cost else Spend(request_id=error.request_id),
     )

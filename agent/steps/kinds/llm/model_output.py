@@ -43,8 +43,10 @@ def read_answer(
     if is_json:
         try:
             value = _parse(text)
-        except (ValueError, RecursionError) as problem:
-            reason = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+        except (ValueError, RecursionError) as exception:
+            reason = (
+                "it is nested too deeply" if isinstance(exception, RecursionError) else exception
+            )
             return _invalid("invalid_json", f"the model's answer is not JSON: {reason}")
     error = find_problem(value, schema, limit_bytes)
     if error is None:
@@ -64,23 +66,23 @@ def _parse(text: str) -> Json:
     stripped = text.strip().removeprefix("\ufeff")
     try:
         return _parse_strictly(stripped)
-    except (ValueError, RecursionError) as problem:
+    except (ValueError, RecursionError) as error:
         fenced = _FENCED.findall(stripped)
         if len(fenced) != 1:
             raise
-        first: Exception = problem
+        first: Exception = error
     try:
         return _parse_strictly(fenced[0].strip())
-    except (ValueError, RecursionError) as problem:
-        raise problem from first
+    except (ValueError, RecursionError) as error:
+        raise error from first
 
 
 def _parse_strictly(text: str) -> Json:
     value = json.loads(text, parse_constant=_refuse)
     try:
         encode(value, "answer")
-    except NotPlainJsonError as problem:
-        raise ValueError(str(problem)) from None
+    except NotPlainJsonError as error:
+        raise ValueError(str(error)) from None
     return value
 
 
