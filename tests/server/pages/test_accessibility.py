@@ -72,13 +72,18 @@ def test_pages_are_accessible(browser: Browser, filled: tuple[Running, dict[str,
 
 
 def test_axe_is_asked_in_the_right_way(browser: Browser) -> None:
-    """Axe finds a field without a name and grey text: a check that finds nothing would pass every page."""
+    """Axe finds a field without a name and grey text: checks that find nothing would pass every page."""
     page = browser.new_page()
     page.set_content("<main><p><input type=text><p id=grey>faint</main>")
     page.evaluate("() => { document.getElementById('grey').style.color = '#ddd'; }")
     page.evaluate(AXE_SCRIPT)
     assert {name for name, _ in page.evaluate(RUN_AXE, ALL_RULES)} >= {"label", "color-contrast"}
     assert [name for name, _ in page.evaluate(RUN_AXE, COLOURS)] == ["color-contrast"]
+    page.set_content("<p id=a><p id=a><button><p>two<p>lines<p>or more</button>")
+    assert [text.split(":")[0] for text in page.evaluate(UNTIDY)] == [
+        "two elements have the id a",
+        "the text of a button is broken",
+    ]
     page.close()
 
 

@@ -135,7 +135,8 @@ def test_a_broken_file_is_shown_with_its_wrong_line(
     try:
         page = visitor.get("/workflows").text
         assert "broken.yaml cannot be used" in page
-        assert "Line 3:" in page
+        assert "Line 3: <code>steps.a.shel</code>: there is no kind" in page
+        assert "; did you mean" in page
         assert 'class="l bad"' in page
     finally:
         path.unlink()
@@ -219,6 +220,10 @@ def test_a_watcher_whose_polls_fail_is_not_called_active(
     """The list and its own page say so where its status stands."""
     path = "/triggers/watching%3Afolder"
     assert '<span class="state active">' in visitor.get(path).text
+    with running.database.connect("writer") as tx, tx.transaction():
+        trigger_rows.update(tx, [("watching:folder", {"alert": "silent"})])
+    silent = visitor.get(path).text.partition('id="silent"')[2].partition("</section>")[0]
+    assert "It has found no items yet." in silent, "none has come, and so no time is named"
     for alert, state in (("failed", "broken"), (None, "active")):
         with running.database.connect("writer") as tx, tx.transaction():
             trigger_rows.update(tx, [("watching:folder", {"alert": alert})])
