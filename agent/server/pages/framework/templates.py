@@ -1,5 +1,7 @@
 """The templates of pages: everything is escaped, and nothing that is shown can hide characters."""
 
+import json
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
@@ -40,6 +42,8 @@ def environment() -> Environment:
         utc=utc,
         clipped=clipped,
         first_line=first_line,
+        one_line=one_line,
+        tool_answer=tool_answer,
         pause_words=pause_words,
         sentence=sentence,
         with_code=with_code,
@@ -72,6 +76,22 @@ def clipped(value: Any, most: int = _MOST_SHOWN) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}\n… {len(text) - most:,} more characters"
+
+
+def one_line(value: Any, most: int = _MOST_SHOWN) -> str:
+    """Write a value as `clipped` does, without line breaks between its members."""
+    return clipped(value if isinstance(value, str) else harmless_json(value), most)
+
+
+def tool_answer(response: Any) -> Any:
+    """Return what a tool answered: the text that the model read, as a value where it is JSON."""
+    if not isinstance(response, dict) or list(response) != ["text"]:
+        return response
+    text = response["text"]
+    if isinstance(text, str) and text[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text
 
 
 def first_line(text: str, most: int = 200) -> str:

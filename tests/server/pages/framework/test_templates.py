@@ -1,8 +1,18 @@
 """How templates write texts: code, names that may break, and durations that may not."""
 
+from typing import Any
+
 import pytest
 
-from agent.server.pages.framework.templates import breakable, duration, with_code
+from agent.server.pages.framework.templates import (
+    breakable,
+    dollars,
+    duration,
+    one_line,
+    sentence,
+    tool_answer,
+    with_code,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +38,39 @@ def test_a_duration_does_not_break(seconds: float) -> None:
     """A number stays beside its unit at the end of a line."""
     assert not any(char == " " for char in duration(seconds))
     assert "\N{NO-BREAK SPACE}" in duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("response", "shown"),
+    [
+        ({"text": '{"exit_code": 0}'}, {"exit_code": 0}),
+        ({"text": "three files"}, "three files"),
+        ({"text": "{not JSON"}, "{not JSON"),
+        ({"text": "a", "more": 1}, {"text": "a", "more": 1}),
+        (["a"], ["a"]),
+    ],
+)
+def test_the_answer_of_a_tool_is_what_the_model_read(response: Any, shown: Any) -> None:
+    """Its wrapping and the quotation marks of JSON in JSON are left out."""
+    assert tool_answer(response) == shown
+
+
+def test_arguments_take_one_line() -> None:
+    """Only a long value is cut."""
+    assert one_line({"argv": ["ls", "-la"]}) == '{"argv": ["ls", "-la"]}'
+    assert one_line("x" * 50, 10).startswith("x" * 10 + "\n… 40 more")
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "$0.00"), (0.25, "$0.25"), (0.0042, "$0.0042"), (1234.5, "$1,234.50")],
+)
+def test_money_has_the_digits_that_count(amount: float, text: str) -> None:
+    """Cents, and parts of a cent where there is no more."""
+    assert dollars(amount) == text
+
+
+def test_a_message_becomes_a_sentence() -> None:
+    """It begins with a capital letter and ends with one mark."""
+    assert sentence("the budget is used up") == "The budget is used up."
+    assert [sentence(text) for text in ("Why?", "")] == ["Why?", ""]
