@@ -240,16 +240,30 @@ def _followed(
     """Return the model at a place inside another, and the last field on the way there."""
     current: type[BaseModel] | None = model
     last: FieldInfo | None = None
+    is_name = False
     for part in location:
         if current is None:
             break
+        if is_name:
+            # A key of a mapping, such as the name of a tool, may be spelled like a field of its model.
+            is_name = False
+            continue
         field = next(
             (f for name, f in current.model_fields.items() if part in (f.alias, name)), None
         )
         if field is not None:
             current, last = _model_in(field.annotation), field
-        # Otherwise a place in a list, a key of a mapping or a union's tag: the same model goes on.
+            is_name = current is not None and _maps_names(field.annotation, current)
+        # Otherwise a place in a list or a union's tag: the same model goes on.
     return current, last
+
+
+def _maps_names(annotation: Any, model: type[BaseModel]) -> bool:
+    """Whether a model stands in an annotation as the value of a mapping, as in `dict[str, Model]`."""
+    arguments: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    if getattr(annotation, "__origin__", None) in (dict, Mapping):
+        return _model_in(arguments[1]) is model
+    return any(_maps_names(each, model) for each in arguments)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

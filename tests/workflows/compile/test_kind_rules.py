@@ -13,6 +13,11 @@ BAD: list[tuple[str, str, str]] = [
     ("shell: {argv: [a], effect: some}", "shell.effect", '"some" is not one of none, once'),
     ("http: {url: '{{ inputs.x }}'}", "http.url", "there is no key 'url' here; there are get"),
     ("shell: {argc: '{{ inputs.x }}'}", "shell.argc", "did you mean 'argv'?"),
+    (
+        "agent: {goal: '{{ inputs.x }}', tools: {shell: {aprove: never}}}",
+        "agent.tools.shell.aprove",
+        "did you mean 'approve'?",
+    ),
     ("python: {with: {n: '{{ inputs.x }}'}}", "python.call", "'call' is missing"),
     ("http: {post: 'https://x', reconcile: {get: 'https://x', aplied: '{{ inputs.x }}'}}",
      "http.reconcile.aplied", "did you mean 'applied'?"),
