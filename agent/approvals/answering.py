@@ -173,14 +173,14 @@ def _check(
             f"this is a question of the kind {row.kind!r}: {' or '.join(verbs)} it{hint}"
         )
     if edits and decision != "approve":
-        raise InvalidAnswerError("edits go with an approval")
+        raise InvalidAnswerError("only an approval takes edits")
     approved_hash = None
     if decision == "approve":
         approved_hash = _approved_hash(row, definition, edits) if edits else row.request_hash
     if decision == "answer":
         value = _verdict(value) if row.kind == "unknown" else _value(row, value)
     elif value is not None:
-        raise InvalidAnswerError(f"a value does not go with {decision!r}")
+        raise InvalidAnswerError(f"{decision!r} takes no value")
     return Decision(
         STATUSES[decision],
         principal.identity,

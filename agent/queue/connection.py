@@ -216,7 +216,9 @@ def _base_url(server: str) -> str:
     except ValueError:
         is_address = False
     if not is_address or parts.query or parts.fragment or parts.username is not None:
-        raise QueueError(f"{server!r} is no address of an agent: write it as http://127.0.0.1:8420")
+        raise QueueError(
+            f"{server!r} is not the address of an agent: write it as http://127.0.0.1:8420"
+        )
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{parts.netloc}{path}"
 

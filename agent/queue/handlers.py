@@ -35,7 +35,7 @@ def by_queue(functions: Iterable[Handler]) -> dict[str, Handler]:
         queues = getattr(function, _QUEUES, ())
         if not queues:
             raise TypeError(
-                f"{name_of(function)} is no handler: decorate it with @handler('queue')"
+                f"{name_of(function)} is not a handler: decorate it with @handler('queue')"
             )
         for queue in queues:
             if found.setdefault(queue, function) is not function:

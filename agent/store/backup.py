@@ -85,7 +85,7 @@ def verify(path: Path, *, is_thorough: bool = False) -> BackupContents:
             raise StoreError(Fault.CORRUPT, f"{path} is damaged: {verdict}")
         schema = migrate.current(connection)
         if schema is None:
-            raise StoreError(Fault.DATA, f"{path} is no database of an agent")
+            raise StoreError(Fault.DATA, f"{path} is not a database of an agent")
         ((made_at,),) = connection.query("SELECT max(at) FROM events")
         ((tasks, open_tasks),) = connection.query(
             "SELECT count(*), count(*) - count(ended_at) FROM tasks"

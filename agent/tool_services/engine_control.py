@@ -152,7 +152,7 @@ class EngineControl:
         with self._reading() as connection:
             task_id = _find(connection, allowed, task)
         if task_id == by.task_id:
-            raise RefusedError("that is this very task: a person controls it")
+            raise RefusedError("a task cannot control itself: a person can")
         return task_id
 
     @contextmanager

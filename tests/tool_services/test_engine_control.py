@@ -241,7 +241,7 @@ def test_a_task_of_another_workflow_does_not_exist_for_a_restricted_tool(engine:
     with pytest.raises(DefiniteFailure, match="of the allowed workflows"):
         service.cancel(["note"], task_id, None, by)
     assert service.list_tasks(["note"], None, None, 10) == {"tasks": []}
-    with pytest.raises(DefiniteFailure, match="this very task"):
+    with pytest.raises(DefiniteFailure, match="cannot control itself"):
         service.cancel(None, task_id, None, by)
     engine.operator.cancel(task_id)
 

@@ -298,7 +298,7 @@ class Operator:
             locked = self._locks.lock(tx, task_id, is_ending=name == "cancel")
             if by is not None and task_rows.has_event_by(tx, task_id, by.key):
                 # What other people have done to the task since then stays.
-                return CommandResult(False, f"{word} by this very call before", task_id)
+                return CommandResult(False, f"already {word} by the same call", task_id)
             cell = state_table.check(name, locked.task.status)
             if cell.effect == "same":
                 return CommandResult(False, cell.message, task_id)

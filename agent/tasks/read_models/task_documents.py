@@ -55,7 +55,7 @@ def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
         raise NotFoundError(
-            f"{text!r} is no {what} id: give at least three characters of one (0-9, a-f)"
+            f"{text!r} is not a valid {what} id: give at least three characters of one (0-9, a-f)"
         )
     found = like(text)
     if not found:
@@ -243,7 +243,7 @@ def parse_cursor(text: str | None) -> tuple[int, int]:
         return (-1, -1)
     xid, separator, event_id = text.partition("-")
     if not separator or not xid.isdigit() or not event_id.isdigit():
-        raise ValueError(f"{text!r} is no cursor: it looks like 123-456")
+        raise ValueError(f"{text!r} is not a cursor, such as 123-456")
     return (int(xid), int(event_id))
 
 

@@ -83,7 +83,7 @@ def parse_since(text: str, now: int) -> int:
             return now - round(parse_duration(text) * SECOND)
         except ValueError:
             raise ValueError(
-                f"{text!r} is no time: write how long ago, such as 2h or 7d, or a date or time, such"
+                f"{text!r} is not a time: write how long ago, such as 2h or 7d, or a date or time, such"
                 " as 2026-11-01 or 2026-11-01T09:30"
             ) from None
     try:

@@ -45,7 +45,7 @@ def create_child(
     """
     name = request.workflow
     if locked.task.depth >= max_depth:
-        message = f"tasks may be nested {max_depth} deep, and this is that deep already"
+        message = f"tasks may be nested {max_depth} deep, and this one is already at that depth"
         _refuse(locked, step, request, StepError("too_deep", "limit", message))
         return None
     trigger: dict[str, Json] = {"parent": locked.task.id, "step": locked.definition(step).name}

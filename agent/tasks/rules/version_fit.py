@@ -74,7 +74,7 @@ class Misfits:
         lost = [name for name in before if name not in now]
         for name in lost:
             if name not in self._new.index_of:
-                self._found[name] = "it succeeded, and is no step of that version"
+                self._found[name] = "it succeeded, and that version has no such step"
                 continue
             new = self._new.steps[self._new.index_of[name]]
             changed = differences(self._old.steps[self._old.index_of[name]], new)
@@ -92,7 +92,7 @@ class Misfits:
             if name in kept or name in self._found:
                 continue
             if name not in self._new.index_of:
-                self._found[name] = "it has acted, and is no step of that version"
+                self._found[name] = "it has acted, and that version has no such step"
                 continue
             new = self._new.steps[self._new.index_of[name]]
             if new.kind != kind:
