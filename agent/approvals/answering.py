@@ -246,8 +246,8 @@ def _definition(connection: Connection, row: ApprovalRow) -> Step:
 
 
 def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
-    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return locked.add(StepRow.read(found))
+    (step_row,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return locked.add(StepRow.read(step_row))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

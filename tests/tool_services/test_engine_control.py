@@ -218,12 +218,12 @@ def test_pause_resume_and_cancel_are_applied_once(engine: Engine) -> None:
     assert service.pause(None, name, "too early", first)["result"] == "paused"
     assert "too early (by the agent of step it" in engine.document(task_id)["pause_reason"]
     engine.operator.resume(task_id)
-    assert "before" in service.pause(None, name, "too early", first)["result"]
+    assert "by the same call" in service.pause(None, name, "too early", first)["result"]
     assert engine.status(task_id) == "running"
     engine.operator.pause(task_id)
     assert service.resume(None, name, second)["result"] == "resumed"
     engine.operator.pause(task_id)
-    assert "before" in service.resume(None, name, second)["result"]
+    assert "by the same call" in service.resume(None, name, second)["result"]
     assert engine.status(task_id) == "paused"
     assert service.cancel(None, name, None, AgentStep("t-1", "it", "key-c"))["result"] == "canceled"
     by = {"task": "t-1", "step": "it", "call": "key-c"}

@@ -344,8 +344,11 @@ class Operator:
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
         # The parent may have been pruned. One that cannot be read cannot be woken either.
-        with suppress(NotFoundError, RefusedError), self.changing(task.parent_task_id) as found:
-            tx, parent = found
+        with (
+            suppress(NotFoundError, RefusedError),
+            self.changing(task.parent_task_id) as locked_parent,
+        ):
+            tx, parent = locked_parent
             end = child_tasks.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
             child_tasks.wake_parent(tx, parent, end)
 

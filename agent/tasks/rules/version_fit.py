@@ -30,25 +30,25 @@ _MOST_SHOWN: Final = 60
 
 def differences(old: Step, new: Step) -> list[str]:
     """Return how a step that was kept differs in another version; empty where it fits."""
-    found = [
+    changes = [
         f"{key}: {_shown(getattr(old, name))} is now {_shown(getattr(new, name))}"
         for name, key in _COMPARED.items()
         if getattr(old, name) != getattr(new, name)
     ]
     if old.kind == new.kind:
-        found += _config_differences(old.config, new.config, old.kind)
-    return found
+        changes += _config_differences(old.config, new.config, old.kind)
+    return changes
 
 
 def _config_differences(old: Mapping[str, Json], new: Mapping[str, Json], path: str) -> list[str]:
-    found: list[str] = []
+    changes: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         before, after, name = old.get(key), new.get(key), f"{path}.{key}"
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _config_differences(before, after, name)
+            changes += _config_differences(before, after, name)
         elif canonical_json(before) != canonical_json(after):
-            found.append(f"{name}: {_shown(before)} is now {_shown(after)}")
-    return found
+            changes.append(f"{name}: {_shown(before)} is now {_shown(after)}")
+    return changes
 
 
 def _shown(value: object) -> str:
