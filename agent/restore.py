@@ -128,16 +128,16 @@ def held(database: Database) -> Held:
 
 def release_all(database: Database, clock: Clock) -> Held:
     """Resume all that a restore holds, and return it. What triggers missed meanwhile is skipped."""
-    found = held(database)
+    released = held(database)
     operator, commands = Operator(database, clock), TriggerCommands(database, clock)
-    for task in found.tasks:
+    for task in released.tasks:
         # With a parent, its children were resumed: then there is nothing to do.
         with suppress(NotFoundError, RefusedError):
             operator.resume(task.id)
-    for trigger_id in found.triggers:
+    for trigger_id in released.triggers:
         with suppress(NotFoundError, RefusedError):
             commands.resume(trigger_id)
-    return found
+    return released
 
 
 def _prepare(database: Database, source: Path, prepared: Path, contents: BackupContents) -> Held:
@@ -147,17 +147,17 @@ def _prepare(database: Database, source: Path, prepared: Path, contents: BackupC
     copy.blob_stores = database.blob_stores
     copy.make_blob_stores = database.make_blob_stores
     migrate.upgrade(copy)
-    found = hold_all(copy, copy.clock)
+    on_hold = hold_all(copy, copy.clock)
     details = {
         "file": str(source),
         "backup_at": to_iso(contents.made_at),
-        "tasks_held": len(found.tasks),
-        "triggers_held": len(found.triggers),
+        "tasks_held": len(on_hold.tasks),
+        "triggers_held": len(on_hold.triggers),
     }
     outages.record(copy, RESTORED, details)
     # The last connection is closed, so SQLite has emptied the log into the file.
     sync(prepared)
-    return found
+    return on_hold
 
 
 def _replace(database: Database, path: Path, prepared: Path) -> Path | None:

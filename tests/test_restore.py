@@ -159,7 +159,10 @@ def test_a_backup_that_cannot_be_used_changes_nothing(
     newer = backed_up(sqlite_database, tmp_path)
     with Database(f"sqlite:///{newer}").connect("writer") as connection, connection.transaction():
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    for file, message in ((damaged, "no database of ours"), (newer, "newer than this version")):
+    for file, message in (
+        (damaged, "not a database of an agent"),
+        (newer, "newer than this version"),
+    ):
         with pytest.raises(StoreError, match=message):
             restore.restore(sqlite_database, file)
     with sqlite_database.connect("reader") as connection:

@@ -173,14 +173,14 @@ def _check(
             f"this is a question of the kind {row.kind!r}: {' or '.join(verbs)} it{hint}"
         )
     if edits and decision != "approve":
-        raise InvalidAnswerError("edits go with an approval")
+        raise InvalidAnswerError("only an approval takes edits")
     approved_hash = None
     if decision == "approve":
         approved_hash = _approved_hash(row, definition, edits) if edits else row.request_hash
     if decision == "answer":
         value = _verdict(value) if row.kind == "unknown" else _value(row, value)
     elif value is not None:
-        raise InvalidAnswerError(f"a value does not go with {decision!r}")
+        raise InvalidAnswerError(f"{decision!r} takes no value")
     return Decision(
         STATUSES[decision],
         principal.identity,
@@ -246,8 +246,8 @@ def _definition(connection: Connection, row: ApprovalRow) -> Step:
 
 
 def _step(tx: Connection, locked: LockedTask, row: ApprovalRow) -> StepRow:
-    (found,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
-    return locked.add(StepRow.read(found))
+    (step_row,) = reads.steps_by_id(tx, STEP_COLUMNS, [row.step_id])
+    return locked.add(StepRow.read(step_row))
 
 
 def _renewed_as(connection: Connection, row: ApprovalRow) -> str | None:

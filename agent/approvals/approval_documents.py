@@ -37,10 +37,10 @@ def list_approvals(
 
 def approval_document(connection: Connection, approval_id: str) -> dict[str, Json]:
     """Return one approval with everything about it."""
-    found = store.placed(connection, approval_id)
-    if found is None:
+    placed = store.placed(connection, approval_id)
+    if placed is None:
         raise NotFoundError(f"there is no approval {approval_id}")
-    return _document(connection, *found)
+    return _document(connection, *placed)
 
 
 def recently_decided(connection: Connection, most: int) -> list[dict[str, Json]]:

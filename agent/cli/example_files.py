@@ -45,20 +45,20 @@ def find(name: str) -> Path:
 
 def description(path: Path) -> str:
     """Return what an example is about."""
-    found = _DESCRIPTION.search(path.read_text(encoding="utf-8"))
-    return "" if found is None else found[1].strip("\"'")
+    match = _DESCRIPTION.search(path.read_text(encoding="utf-8"))
+    return "" if match is None else match[1].strip("\"'")
 
 
 def files_of(path: Path) -> list[Path]:
     """Return the files of an example: itself, its functions, its child workflows, its directories."""
-    found: list[Path] = []
+    files: list[Path] = []
     waiting = [path]
     while waiting:
         file = waiting.pop()
-        if file not in found:
-            found.append(file)
+        if file not in files:
+            files.append(file)
             waiting += _needed(file)
-    return found
+    return files
 
 
 def _needed(file: Path) -> Iterator[Path]:

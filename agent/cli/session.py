@@ -114,31 +114,31 @@ def configuration() -> "Configuration":
     from agent.config import discovery, loader
 
     place = discovery.find(invocation.config_file, os.environ)
-    found = loader.read(place, os.environ, invocation.overrides)
+    configuration = loader.read(place, os.environ, invocation.overrides)
     if place not in _described:
         _described.add(place)
-        _describe(found)
-    return found
+        _describe(configuration)
+    return configuration
 
 
 _described: "set[Place]" = set()
 """What was printed about already."""
 
 
-def _describe(found: "Configuration") -> None:
+def _describe(configuration: "Configuration") -> None:
     """Print which configuration and database are used, if asked to or if that may surprise."""
     from agent.cli.output import terminal
     from agent.core.logging import redact_text
 
-    if found.place.passed_over is not None:
+    if configuration.place.passed_over is not None:
         terminal.note(
-            f"using the database of {found.place.base}, which has no configuration;"
-            f" {found.place.passed_over} further up is not used"
+            f"using the database of {configuration.place.base}, which has no configuration;"
+            f" {configuration.place.passed_over} further up is not used"
         )
     if invocation.is_verbose:
-        terminal.note(f"configuration: {found.place.describe()}")
+        terminal.note(f"configuration: {configuration.place.describe()}")
         if not invocation.server_url():
-            terminal.note(f"database: {redact_text(found.settings.database_url)}")
+            terminal.note(f"database: {redact_text(configuration.settings.database_url)}")
 
 
 def _load() -> "Settings":

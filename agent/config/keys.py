@@ -73,10 +73,10 @@ def _named_leaves(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def value_at(document: Mapping[str, Any], path: list[str]) -> Any:
     """Return what a document has at a path; None where it has nothing."""
-    found: Any = document
+    value: Any = document
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def put(document: Document, path: list[str], value: Any) -> Document:

@@ -123,13 +123,13 @@ def _read(file: Path) -> str:
 
 def _check_file(file: Path | None, text: str, document: dict[str, Any]) -> list[str]:
     """Return what is wrong with the file's own values, each with its line."""
-    found = list(problems_of(document))
-    if not found:
+    problems = list(problems_of(document))
+    if not problems:
         return []
     from agent.config.toml_lines import line_of, lines_of
 
     lines = lines_of(text)
-    placed = sorted((line_of(lines, path), path, message) for path, message in found)
+    placed = sorted((line_of(lines, path), path, message) for path, message in problems)
     return [f"{file}:{line}: {'.'.join(path)}: {message}" for line, path, message in placed]
 
 
@@ -170,9 +170,9 @@ def _read_options(options: Sequence[str]) -> _Layer:
 
 def _take(layer: _Layer, key: str, text: str, origin: str) -> None:
     path = key.split(".")
-    found = field_at(path)
-    assert found is not None
-    value = from_text(text, found.annotation)
+    field = field_at(path)
+    assert field is not None
+    value = from_text(text, field.annotation)
     # Rules about a whole section are checked after all its values are known.
     for where, message in problems_of(put({}, path, value)):
         if where[: len(path)] == path:

@@ -116,9 +116,9 @@ class ArtifactSettings(Section):
             raise ValueError("key and secret go together")
         s3_keys = self.endpoint_url or self.region or self.key
         if s3_keys and not self.url.startswith(("s3://", "s3a://")):
-            raise ValueError("endpoint_url, region, key and secret go with an s3:// url")
+            raise ValueError("endpoint_url, region, key and secret need an s3:// url")
         if self.options and "://" not in self.url:
-            raise ValueError("options go with the url of a store")
+            raise ValueError("options need the url of a store")
         return self
 
     def storage_options(self) -> dict[str, Any]:
@@ -201,9 +201,9 @@ class McpSettings(Section):
         if bool(self.command) == bool(self.url):
             raise ValueError("needs either command, a program that is started, or url")
         if self.url and (self.args or self.env or self.cwd):
-            raise ValueError("args, env and cwd go with command")
+            raise ValueError("args, env and cwd need command")
         if self.command and self.headers:
-            raise ValueError("headers go with url")
+            raise ValueError("headers need url")
         return self
 
 

@@ -21,17 +21,17 @@ class DiskSpace:
 
 def measure(directories: Iterable[Path]) -> list[DiskSpace]:
     """Return the room of each disk once; a directory that is not there yet counts as its parent."""
-    found: dict[int, DiskSpace] = {}
+    spaces: dict[int, DiskSpace] = {}
     for directory in directories:
         path = _existing(directory.absolute())
         try:
             device, disk = path.stat().st_dev, os.statvfs(path)
         except OSError:
             continue
-        if device not in found:
+        if device not in spaces:
             unit = disk.f_frsize
-            found[device] = DiskSpace(path, disk.f_bavail * unit, disk.f_blocks * unit)
-    return list(found.values())
+            spaces[device] = DiskSpace(path, disk.f_bavail * unit, disk.f_blocks * unit)
+    return list(spaces.values())
 
 
 def _existing(path: Path) -> Path:

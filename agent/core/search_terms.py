@@ -59,10 +59,10 @@ def index_text(text: str) -> str:
 
 def match_words(query: str) -> list[MatchWord]:
     """Return the different terms of a query, in its order."""
-    found = dict.fromkeys(_query_terms(query))
+    terms = dict.fromkeys(_query_terms(query))
     return [
         MatchWord(_encoded(term), is_prefix=len(term) > 1 or _is_unseparated(term))
-        for term in list(found)[:MAX_QUERY_TERMS]
+        for term in list(terms)[:MAX_QUERY_TERMS]
     ]
 
 

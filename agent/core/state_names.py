@@ -42,8 +42,8 @@ def find_name_problem(name: str) -> str | None:
         return f"{name!r} is reserved: templates would read it as a method of state"
     if re.fullmatch(_NAME, name) is None:
         return (
-            f"{name!r} is no name of a value: it has up to 100 lower-case letters, digits and _,"
-            " and does not begin with a digit"
+            f"{name!r} is not a name for a value: write up to 100 lower-case letters, digits and _,"
+            " beginning with a letter or _"
         )
     return None
 

@@ -123,11 +123,11 @@ class DiskWatch:
         outages.record(self._database, event, data)
 
     def _recorded_levels(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        levels: dict[str, str] = {}
         for data in outages.latest(self._database, (LOW_EVENT, RECOVERED_EVENT)):
             if data.get("host") == self._host:
-                found[str(data["path"])] = str(data["level"])
-        return found
+                levels[str(data["path"])] = str(data["level"])
+        return levels
 
 
 def describe(space: DiskSpace) -> str:

@@ -104,8 +104,8 @@ class InstanceFile:
 
     def remove(self) -> None:
         """Remove the file, unless another agent has written it since."""
-        found = _read(self._path)
-        if found is not None and found.process_id == self._instance.process_id:
+        description = _read(self._path)
+        if description is not None and description.process_id == self._instance.process_id:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
@@ -130,8 +130,8 @@ class InstanceFile:
 
 def running_instance(home: Path) -> Instance | None:
     """Return the agent that runs with this home directory on this machine."""
-    found = _read(home / NAME)
-    return found if found is not None and found.is_alive else None
+    description = _read(home / NAME)
+    return description if description is not None and description.is_alive else None
 
 
 def _read(path: Path) -> Instance | None:

@@ -48,12 +48,12 @@ class TaskSpans:
         if missing:
             with self._database.connect("reader") as connection:
                 self._learn(connection, missing)
-        found = {task_id: self._traces[task_id] for task_id in wanted if task_id in self._traces}
+        traces = {task_id: self._traces[task_id] for task_id in wanted if task_id in self._traces}
         while len(self._traces) > _MOST_CACHED:
             self._traces.popitem(last=False)
         return {
             task_id: {"trace_id": trace.root.log_keys["trace_id"]}
-            for task_id, trace in found.items()
+            for task_id, trace in traces.items()
         }
 
     def _learn(self, connection: Connection, task_ids: list[str]) -> None:

@@ -207,7 +207,7 @@ class ProtocolServer:
 def _result_schema(description: Mapping[str, Any]) -> JsonSchema:
     """Return the schema of a task's result, as the tools that wait return it."""
     schema = dict(route_tool(WAIT, "get_result", READ, "", description).output_schema)
-    message = {"type": "string", "description": "how the task stands, in words"}
+    message = {"type": "string", "description": "the state of the task, in words"}
     schema["properties"] = {**schema["properties"], "message": message}
     return schema
 

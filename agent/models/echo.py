@@ -93,9 +93,9 @@ def _entry(request: ModelRequest) -> dict[str, Any]:
     if not isinstance(rules, dict):
         raise _bad("its echo block in a system prompt must be an object: patterns with answers")
     for pattern, entries in rules.items():
-        if found := re.search(pattern, last, re.IGNORECASE):
+        if match := re.search(pattern, last, re.IGNORECASE):
             entry = _scripted(entries, messages[places[-1] :])
-            filled: dict[str, Any] = _filled(entry, found, messages)
+            filled: dict[str, Any] = _filled(entry, match, messages)
             return filled
     if request.wants_json:
         return {"text": json.dumps(_example(request.schema or {}, request.schema or {}, 0))}
@@ -117,18 +117,18 @@ def _scripted(entries: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {"text": entry}
 
 
-def _filled(value: Any, found: re.Match[str], messages: tuple[Message, ...]) -> Any:
+def _filled(value: Any, match: re.Match[str], messages: tuple[Message, ...]) -> Any:
     """Fill in what a pattern matched and what the last tool answered."""
     if isinstance(value, dict):
-        return {key: _filled(inner, found, messages) for key, inner in value.items()}
+        return {key: _filled(inner, match, messages) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(inner, found, messages) for inner in value]
+        return [_filled(inner, match, messages) for inner in value]
     if not isinstance(value, str):
         return value
     answers = [message.text for message in messages if message.role == "tool"]
     tool = _MARKS.sub("", answers[-1]) if answers else ""
-    words = {"text": found.string, "tool": tool}
-    words |= {str(number): group or "" for number, group in enumerate(found.groups(), 1)}
+    words = {"text": match.string, "tool": tool}
+    words |= {str(number): group or "" for number, group in enumerate(match.groups(), 1)}
 
     def fill(place: re.Match[str]) -> str:
         name, members = place.groups()

@@ -216,26 +216,28 @@ def _base_url(server: str) -> str:
     except ValueError:
         is_address = False
     if not is_address or parts.query or parts.fragment or parts.username is not None:
-        raise QueueError(f"{server!r} is no address of an agent: write it as http://127.0.0.1:8420")
+        raise QueueError(
+            f"{server!r} is not the address of an agent: write it as http://127.0.0.1:8420"
+        )
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _token(token: str | None) -> str:
-    found = token or os.environ.get("AGENT_TOKEN", "")
+    value = token or os.environ.get("AGENT_TOKEN", "")
     file = os.environ.get("AGENT_TOKEN_FILE")
-    if not found and file:
+    if not value and file:
         try:
-            found = Path(file).read_text(encoding="utf-8")
+            value = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise QueueError(f"AGENT_TOKEN_FILE: {error}") from None
-    found = found.strip()
-    if not found or not found.isascii() or not found.isprintable():
+    value = value.strip()
+    if not value or not value.isascii() or not value.isprintable():
         raise QueueError(
             "no token: give Worker(token=...), or set AGENT_TOKEN, or AGENT_TOKEN_FILE to the file"
             " that holds it; `agent token create NAME --scope work:QUEUE` makes one"
         )
-    return found
+    return value
 
 
 def _proxy_for(scheme: str, host: str, netloc: str) -> tuple[str, int | None] | None:

@@ -30,20 +30,20 @@ def handler(*queues: str) -> Callable[[_Decorated], _Decorated]:
 
 def by_queue(functions: Iterable[Handler]) -> dict[str, Handler]:
     """Return the function for each queue; without functions, all that are decorated."""
-    found: dict[str, Handler] = {}
+    by_queue: dict[str, Handler] = {}
     for function in list(functions) or _decorated:
         queues = getattr(function, _QUEUES, ())
         if not queues:
             raise TypeError(
-                f"{name_of(function)} is no handler: decorate it with @handler('queue')"
+                f"{name_of(function)} is not a handler: decorate it with @handler('queue')"
             )
         for queue in queues:
-            if found.setdefault(queue, function) is not function:
-                both = f"{name_of(found[queue])} and {name_of(function)}"
+            if by_queue.setdefault(queue, function) is not function:
+                both = f"{name_of(by_queue[queue])} and {name_of(function)}"
                 raise TypeError(f"two handlers for the queue {queue!r}: {both}")
-    if not found:
+    if not by_queue:
         raise TypeError("no handlers: decorate a function with @handler('queue')")
-    return found
+    return by_queue
 
 
 def name_of(function: Handler) -> str:

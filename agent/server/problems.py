@@ -39,7 +39,7 @@ TITLES: Final = {
     "not-allowed": "The method is not allowed here",
     "refused": "Not allowed in this state",
     "decided": "The question was already decided",
-    "lease-lost": "The lease does not count any more",
+    "lease-lost": "The lease is not valid",
     "read-only": "The workflow is defined in a file",
     "too-large": "The body is too large",
     "too-slow": "The body did not arrive in time",

@@ -85,7 +85,7 @@ def verify(path: Path, *, is_thorough: bool = False) -> BackupContents:
             raise StoreError(Fault.CORRUPT, f"{path} is damaged: {verdict}")
         schema = migrate.current(connection)
         if schema is None:
-            raise StoreError(Fault.DATA, f"{path} is no database of an agent")
+            raise StoreError(Fault.DATA, f"{path} is not a database of an agent")
         ((made_at,),) = connection.query("SELECT max(at) FROM events")
         ((tasks, open_tasks),) = connection.query(
             "SELECT count(*), count(*) - count(ended_at) FROM tasks"
@@ -112,14 +112,14 @@ def write_verified(
 
 def list_backups(directory: Path) -> list[BackupFile]:
     """Return the backups in a directory, the newest first; other files are not listed."""
-    found = []
+    backups = []
     for path in directory.iterdir() if directory.is_dir() else ():
         match = _NAME.fullmatch(path.name)
         if match is not None:
             moment = datetime.strptime(match[1], _INSTANT).replace(tzinfo=UTC)
             made_at = int(moment.timestamp()) * SECOND
-            found.append(BackupFile(path, made_at, match[2] is not None, path.stat().st_size))
-    return sorted(found, key=lambda copy: (copy.made_at, copy.path.name), reverse=True)
+            backups.append(BackupFile(path, made_at, match[2] is not None, path.stat().st_size))
+    return sorted(backups, key=lambda copy: (copy.made_at, copy.path.name), reverse=True)
 
 
 def rotate(directory: Path, keep: int) -> list[Path]:

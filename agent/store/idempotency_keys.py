@@ -41,10 +41,10 @@ def claim(database: Database, requests: Sequence[KeyedRequest], now: int) -> lis
     keys = {request.key for request in requests}
     with database.connect("reader") as connection:
         known = _known(connection, keys | {request.earlier_key for request in requests} - {None})
-    found = [request.known_as(known) for request in requests]
+    recorded_keys = [request.known_as(known) for request in requests]
     missing = [
         (key, request.request_hash)
-        for key, request in zip(found, requests, strict=True)
+        for key, request in zip(recorded_keys, requests, strict=True)
         if key not in known
     ]
     if missing:
@@ -55,7 +55,7 @@ def claim(database: Database, requests: Sequence[KeyedRequest], now: int) -> lis
         with database.connect("writer") as tx, tx.transaction():
             tx.execute(_insert(tx.sql), rows=json.dumps(rows))
             known |= _known(tx, {key for key, _ in missing})
-    return [(key, known[key]) for key in found]
+    return [(key, known[key]) for key in recorded_keys]
 
 
 def prune_in_steps(connection: Connection, before_us: int) -> Iterator[int]:

@@ -135,7 +135,7 @@ def count_matches(
         " GROUP BY r.number",
         **_parameters(connection.sql, scope, dict.fromkeys(words, 0)),
     )
-    counts = {int(number): int(found) for number, found in rows}
+    counts = {int(number): int(count) for number, count in rows}
     return {word: counts.get(number, 0) for number, word in enumerate(words)}
 
 

@@ -9,10 +9,10 @@ class NotFoundError(Exception):
 
 
 class LeaseLostError(Exception):
-    """A call of an external worker under a lease that does not count any more; nothing has changed."""
+    """A call of an external worker under a lease that is not valid any more; nothing has changed."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the lease does not count any more: {LEASE_LOST[reason]}")
+        super().__init__(f"the lease is not valid: {LEASE_LOST[reason]}")
         self.reason = reason
 
 
@@ -21,7 +21,7 @@ LEASE_LOST = {
     "expired": "it has expired",
     "released": "its worker has given it back",
     "ended": "its work has ended",
-    "withdrawn": "its step no longer wants the result",
+    "withdrawn": "its step does not wait for the result any more",
 }
 
 

@@ -58,12 +58,12 @@ class EngineControl:
         limit = max(1, min(limit, MAX_TASKS))
         with tool_errors(), self._reading() as connection:
             names = _chosen(allowed, workflow)
-            found: list[Document] = []
+            tasks: list[Document] = []
             for name in names:
                 wanted = TaskFilter(activities=(status,) if status else (), workflow=name)
-                found += task_list.list_tasks(connection, wanted, limit + 1)
-        found.sort(key=lambda task: str(task["id"]), reverse=True)
-        return _bounded("tasks", [_task_line(task) for task in found], limit)
+                tasks += task_list.list_tasks(connection, wanted, limit + 1)
+        tasks.sort(key=lambda task: str(task["id"]), reverse=True)
+        return _bounded("tasks", [_task_line(task) for task in tasks], limit)
 
     def show_task(self, allowed: Allowed, task: str) -> Document:
         """Return what a task is doing, or how it ended."""
@@ -88,10 +88,10 @@ class EngineControl:
     def list_triggers(self, allowed: Allowed, kind: str) -> Document:
         """Return schedules (`schedule`) or watchers (`watch`)."""
         with tool_errors(), self._reading() as connection:
-            found = documents.trigger_list(connection, kind, now=self._clock.now())
+            triggers = documents.trigger_list(connection, kind, now=self._clock.now())
         lines = [
             _trigger_line(trigger)
-            for trigger in found
+            for trigger in triggers
             if allowed is None or trigger["workflow"] in allowed
         ]
         return _bounded("schedules" if kind == "schedule" else "watchers", lines, MAX_TRIGGERS)
@@ -106,8 +106,8 @@ class EngineControl:
                 if existing is not None:
                     return {"task": short_id(existing), "workflow": workflow, "started": True}
                 _chosen(allowed, workflow)
-                found = recorded_workflow(connection, workflow)
-                if found is None:
+                recorded = recorded_workflow(connection, workflow)
+                if recorded is None:
                     raise NotFoundError(f"there is no workflow {workflow!r}")
                 depth = task_rows.starts_above(connection, by.task_id) + 1
                 origin = task_rows.chat_origin_of(connection, by.task_id)
@@ -117,7 +117,7 @@ class EngineControl:
                     " task, which is the most: it cannot start another task"
                 )
             submission = new_submission(
-                found,
+                recorded,
                 steps_per_task=self._steps_per_task,
                 trigger={"kind": "agent", "task": by.task_id, "step": by.step, "depth": depth},
                 values=inputs,
@@ -152,7 +152,7 @@ class EngineControl:
         with self._reading() as connection:
             task_id = _find(connection, allowed, task)
         if task_id == by.task_id:
-            raise RefusedError("that is this very task: a person controls it")
+            raise RefusedError("a task cannot control itself: a person can")
         return task_id
 
     @contextmanager
@@ -266,9 +266,9 @@ def _waits_for(step: Document) -> str | None:
 
 
 def _workflow_line(connection: Connection, name: str, number: int) -> Document:
-    found = workflow_versions.texts_of(connection, name, number)
-    assert found is not None, name
-    graph = Graph.model_validate_json(found[0])
+    texts = workflow_versions.texts_of(connection, name, number)
+    assert texts is not None, name
+    graph = Graph.model_validate_json(texts[0])
     line = {
         "workflow": name,
         "description": _cut(graph.description, _MAX_TEXT_CHARS),

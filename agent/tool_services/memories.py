@@ -114,11 +114,11 @@ def search(connection: Connection, scope: str | None, query: str, limit: int) ->
     if not query.strip():
         return [document_of(row) for row in memory_rows.newest(connection, scope, limit)]
     counts = memory_rows.count_matches(connection, scope, match_words(query))
-    found = {word: number for word, number in counts.items() if number}
-    if not found:
+    matching = {word: number for word, number in counts.items() if number}
+    if not matching:
         return []
-    total = max(found.values()) if scope is None else memory_rows.count(connection, scope)
-    weights = {word: weight(number, total) for word, number in found.items()}
+    total = max(matching.values()) if scope is None else memory_rows.count(connection, scope)
+    weights = {word: weight(number, total) for word, number in matching.items()}
     return [document_of(row) for row in memory_rows.best(connection, scope, weights, limit)]
 
 

@@ -45,17 +45,17 @@ def find_backfill(
 ) -> Backfill:
     """Return the oldest instants from the first to the last of a span that have no row."""
     first_us, last_us = span
-    found: list[int] = []
+    instants: list[int] = []
     candidates = islice(_instants(timing, first_us - 1, last_us), _EXAMINED)
-    while len(found) < most and (batch := list(islice(candidates, _BATCH))):
+    while len(instants) < most and (batch := list(islice(candidates, _BATCH))):
         keys = {instant_key(instant): instant for instant in batch}
         known = firing_rows.known_keys(connection, trigger_id, list(keys))
-        found += [instant for key, instant in keys.items() if key not in known]
-    found = found[:most]
-    after = found[-1] if found else first_us - 1
+        instants += [instant for key, instant in keys.items() if key not in known]
+    instants = instants[:most]
+    after = instants[-1] if instants else first_us - 1
     rest = timing.between(after, last_us, 0)
     recorded = firing_rows.count_instants(connection, trigger_id, after, last_us)
-    return Backfill(found, max(0, rest.count - recorded), rest.is_exact)
+    return Backfill(instants, max(0, rest.count - recorded), rest.is_exact)
 
 
 def _instants(timing: Timing, after_us: int, last_us: int) -> Iterator[int]:

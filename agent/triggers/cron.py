@@ -164,14 +164,14 @@ class Cron:
         """Return the newest instants in (after, until] in ascending order, `most` at most."""
         first_day = to_local(after_us, self._zone).date() - _ONE_DAY
         day = self._previous_day(to_local(until_us, self._zone).date() + 2 * _ONE_DAY)
-        found: set[int] = set()
+        values: set[int] = set()
         while day is not None and day >= first_day:
-            found.update(i for i in self._instants_of(day) if after_us < i <= until_us)
+            values.update(i for i in self._instants_of(day) if after_us < i <= until_us)
             # Days before a steady one have only earlier instants.
-            if len(found) >= most and steady_offset(day.toordinal(), self._zone) is not None:
+            if len(values) >= most and steady_offset(day.toordinal(), self._zone) is not None:
                 break
             day = self._previous_day(day)
-        return sorted(found)[-most:]
+        return sorted(values)[-most:]
 
     def _instants_of(self, day: date) -> list[int]:
         """Return the instants of all local times of a matching day; they may lie beside it."""

@@ -108,15 +108,15 @@ def find_trigger(candidates: Sequence[Mapping[str, Json]], text: str, kind: str 
     if any(candidate["id"] == text for candidate in possible):
         return text
     for name in ("name", "workflow"):
-        found = [candidate for candidate in possible if candidate[name] == text]
+        matching = [candidate for candidate in possible if candidate[name] == text]
         # A removed trigger is meant only where no other is.
-        found = [
-            candidate for candidate in found if candidate["status"] != TriggerStatus.REMOVED
-        ] or found
-        if len(found) == 1:
-            return str(found[0]["id"])
-        if found:
-            ids = ", ".join(str(candidate["id"]) for candidate in found)
+        matching = [
+            candidate for candidate in matching if candidate["status"] != TriggerStatus.REMOVED
+        ] or matching
+        if len(matching) == 1:
+            return str(matching[0]["id"])
+        if matching:
+            ids = ", ".join(str(candidate["id"]) for candidate in matching)
             raise RefusedError(f"{text!r} could be any of: {ids}")
     raise NotFoundError(f"there is no {what} {text!r}{_hint(candidates, possible, text)}")
 
@@ -200,17 +200,17 @@ def _upcoming(
     """Return the next instants of an active schedule, with their jitter."""
     if row.status != TriggerStatus.ACTIVE:
         return []
-    found: list[str] = []
+    remarks: list[str] = []
     nominal = row.next_nominal
     for _ in range(most + _MOST_SKIPPED):
-        if nominal is None or len(found) == most:
+        if nominal is None or len(remarks) == most:
             break
         is_known = firing_rows.known_keys(connection, row.id, [instant_key(nominal)])
         if not is_known:
-            found.append(to_iso(timing.due(nominal)) or "")
+            remarks.append(to_iso(timing.due(nominal)) or "")
         # What is overdue is one pass of the daemon, however many instants that is.
         nominal = timing.next_after(max(nominal, now))
-    return found
+    return remarks
 
 
 def _timing(row: TriggerRow) -> Timing | None:

@@ -133,17 +133,17 @@ class SchedulePass:
                 for row in rows
                 if row.status == TriggerStatus.ACTIVE
             ]
-        found = [plan for plan in plans if plan is not None]
+        corrections = [plan for plan in plans if plan is not None]
         # With the versions that were checked: another process may have changed a row since.
         checked = {row.id: row.version for row in rows}
         self._in_order = {
             schedule_id: checked.get(schedule_id, version)
             for schedule_id, version in versions.items()
         }
-        for plan in found:
+        for plan in corrections:
             del self._in_order[plan.trigger_id]
         self._checked_at = now
-        return found
+        return corrections
 
     def plan_runs(self, trigger_id: str, nominals: list[int]) -> TriggerUpdate | None:
         """Return the plan that starts missed instants of a schedule; None if it is gone."""

@@ -113,18 +113,18 @@ def backfill(
         if from_us > now:
             raise RefusedError("a backfill runs instants of the past")
         span = (from_us, min(to_us, now))
-        found = backfills.find_backfill(connection, readable_timing(row), row.id, span, limit)
-        number = counted(len(found.instants), "run")
-        if not found.instants:
+        backfill = backfills.find_backfill(connection, readable_timing(row), row.id, span, limit)
+        number = counted(len(backfill.instants), "run")
+        if not backfill.instants:
             return CommandPlan(
                 None,
                 "every instant in this time was started or skipped by itself: nothing to run",
             )
         if dry_run:
-            return CommandPlan(None, f"would queue {number}{found.remark}", found.instants)
-        update = _backfill_update(builder, connection, row, now, found.instants)
+            return CommandPlan(None, f"would queue {number}{backfill.remark}", backfill.instants)
+        update = _backfill_update(builder, connection, row, now, backfill.instants)
         waits = "; they start when it is resumed" if row.status == "paused" else ""
-        return CommandPlan(update, f"queued {number}{found.remark}{waits}", found.instants)
+        return CommandPlan(update, f"queued {number}{backfill.remark}{waits}", backfill.instants)
 
     return plan
 

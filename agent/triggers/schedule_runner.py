@@ -53,20 +53,20 @@ class ScheduleRun:
         busy = {plan.trigger_id for plan in self.under_way.values()}
         room = MOST_AT_ONCE - len(busy)
         if room > 0:
-            found = await asyncio.to_thread(self._look, schedules, busy, room)
-            for plan in found.plans:
+            schedule_round = await asyncio.to_thread(self._look, schedules, busy, room)
+            for plan in schedule_round.plans:
                 self.under_way[asyncio.ensure_future(fire(plan))] = plan
-            self.next_time = found.next_time
+            self.next_time = schedule_round.next_time
         self.must_go_on = bool(self.under_way)
 
     def _look(self, schedules: SchedulePass, busy: set[str], room: int) -> ScheduleRound:
         releases = schedules.clock.now() >= self._release_at
-        found = schedules.look(busy, room, releases=releases)
+        schedule_round = schedules.look(busy, room, releases=releases)
         if releases:
-            self._release_at = found.at + _RELEASE_US
-        if found.next_release is not None:
-            self._release_at = min(self._release_at, found.next_release)
-        return found
+            self._release_at = schedule_round.at + _RELEASE_US
+        if schedule_round.next_release is not None:
+            self._release_at = min(self._release_at, schedule_round.next_release)
+        return schedule_round
 
     async def wait(self, clock: Clock) -> None:
         """Wait until a plan is recorded, or another schedule is due."""

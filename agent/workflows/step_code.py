@@ -21,9 +21,9 @@ def code_hashes(graph: Graph, path: Path) -> dict[str, str]:
     """Return the hash of each step's code, by step; steps without files of their own have none."""
     hashes: dict[str, str] = {}
     for step in graph.steps:
-        found = [digest for file in _files(step, path) if (digest := _hash(file)) is not None]
-        if found:
-            hashes[step.name] = found[0] if len(found) == 1 else content_hash(" ".join(found))
+        digests = [digest for file in _files(step, path) if (digest := _hash(file)) is not None]
+        if digests:
+            hashes[step.name] = digests[0] if len(digests) == 1 else content_hash(" ".join(digests))
     return hashes
 
 
@@ -59,8 +59,8 @@ def _command_files(config: dict[str, object], directory: Path) -> list[Path]:
     for word in words:
         if ("/" not in word and "." not in word) or is_template(word) or word.startswith("-"):
             continue
-        found = next((place / word for place in places if _is_regular(place / word)), None)
-        files += [] if found is None else [found]
+        file = next((place / word for place in places if _is_regular(place / word)), None)
+        files += [] if file is None else [file]
     return files
 
 

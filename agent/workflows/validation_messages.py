@@ -190,8 +190,8 @@ def _as_in(key: str, value: Any) -> str | None:
         return f"as in argv: [{', '.join(_words(value))}], or script: for the shell's own words"
     if isinstance(value, list):
         return {
-            "steps": "each step stands under its name, as in steps: {fetch: {wait: 5s}}",
-            "inputs": "each input stands under its name, as in inputs: {city: string}",
+            "steps": "write each step under its name, as in steps: {fetch: {wait: 5s}}",
+            "inputs": "write each input under its name, as in inputs: {city: string}",
         }.get(key)
     return None
 

@@ -61,8 +61,8 @@ def test_an_answer_to_a_missing_approval_is_refused(engine: Engine) -> None:
     ("decision", "more", "problem"),
     [
         ("answer", {"value": "yes"}, "approve or deny it"),
-        ("deny", {"edits": {"with": {}}}, "edits go with an approval"),
-        ("approve", {"value": 1}, "a value does not go with"),
+        ("deny", {"edits": {"with": {}}}, "only an approval takes edits"),
+        ("approve", {"value": 1}, "takes no value"),
         ("approve", {"comment": "\0"}, "the answer"),
         ("approve", {"comment": "x" * 10_001}, "longer than"),
         ("approve", {"edits": {"with.value": 1}}, "nothing may"),

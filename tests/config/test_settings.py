@@ -225,8 +225,8 @@ modle = "x"
     [
         ("[mcp.a]\n", "config.toml:1: mcp.a: needs either command"),
         ('[mcp.a]\ncommand = "x"\nurl = "http://x"\n', "needs either command"),
-        ('[mcp.a]\nurl = "http://x"\nenv = {A = "hush"}\n', "go with command"),
-        ('[mcp.a]\ncommand = "x"\nheaders = {A = "hush"}\n', "headers go with url"),
+        ('[mcp.a]\nurl = "http://x"\nenv = {A = "hush"}\n', "need command"),
+        ('[mcp.a]\ncommand = "x"\nheaders = {A = "hush"}\n', "headers need url"),
         ('[mcp.a]\ncommand = "x"\nheader = {A = "hush"}\n', "did you mean 'headers'?"),
     ],
 )
@@ -291,8 +291,8 @@ options = { anon = false, token = "env:STORE_TOKEN" }
     [
         ('url = "s3://b"\nkey = "AKIA1234"\nsecret = "env:S"', "must say where the key is"),
         ('url = "s3://b"\nkey = "env:K"', "key and secret go together"),
-        ('url = "gs://b"\nregion = "x"', "go with an s3:// url"),
-        ('url = "kept"\noptions = { token = "hidden-token" }', "options go with the url"),
+        ('url = "gs://b"\nregion = "x"', "need an s3:// url"),
+        ('url = "kept"\noptions = { token = "hidden-token" }', "options need the url"),
         (
             'url = "gopher://robot:hidden-token@host/kept"',
             'config.toml:2: artifacts.url: fsspec has no driver for "gopher://"',

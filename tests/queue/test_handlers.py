@@ -257,7 +257,7 @@ def test_a_worker_needs_handlers_that_fit_together() -> None:
     @handler("same")
     def second(_: Work) -> None: ...
 
-    with pytest.raises(TypeError, match="plain is no handler"):
+    with pytest.raises(TypeError, match="plain is not a handler"):
         Worker(plain, server="http://127.0.0.1:1", token="x")
     with pytest.raises(TypeError, match=r"two handlers for the queue 'same': .*first and .*second"):
         Worker(first, second, server="http://127.0.0.1:1", token="x")

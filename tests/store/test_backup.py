@@ -152,7 +152,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> No
     """An empty file and a text are no databases of an agent."""
     path = tmp_path / "other.db"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match="no database of"):
+    with pytest.raises(StoreError, match="not a database of"):
         backup.verify(path)
     with pytest.raises(StoreError, match="there is no file"):
         backup.verify(tmp_path / "missing.db")

@@ -218,12 +218,12 @@ def test_pause_resume_and_cancel_are_applied_once(engine: Engine) -> None:
     assert service.pause(None, name, "too early", first)["result"] == "paused"
     assert "too early (by the agent of step it" in engine.document(task_id)["pause_reason"]
     engine.operator.resume(task_id)
-    assert "before" in service.pause(None, name, "too early", first)["result"]
+    assert "by the same call" in service.pause(None, name, "too early", first)["result"]
     assert engine.status(task_id) == "running"
     engine.operator.pause(task_id)
     assert service.resume(None, name, second)["result"] == "resumed"
     engine.operator.pause(task_id)
-    assert "before" in service.resume(None, name, second)["result"]
+    assert "by the same call" in service.resume(None, name, second)["result"]
     assert engine.status(task_id) == "paused"
     assert service.cancel(None, name, None, AgentStep("t-1", "it", "key-c"))["result"] == "canceled"
     by = {"task": "t-1", "step": "it", "call": "key-c"}
@@ -241,7 +241,7 @@ def test_a_task_of_another_workflow_does_not_exist_for_a_restricted_tool(engine:
     with pytest.raises(DefiniteFailure, match="of the allowed workflows"):
         service.cancel(["note"], task_id, None, by)
     assert service.list_tasks(["note"], None, None, 10) == {"tasks": []}
-    with pytest.raises(DefiniteFailure, match="this very task"):
+    with pytest.raises(DefiniteFailure, match="cannot control itself"):
         service.cancel(None, task_id, None, by)
     engine.operator.cancel(task_id)
 

@@ -58,9 +58,9 @@ class ChatTriggers:
     def _list(self, kind: str) -> str:
         now = self._database.clock.now()
         with self._database.connect("reader") as connection, connection.snapshot():
-            found = documents.trigger_list(connection, kind, now=now, most=_MAX_LISTED)
+            triggers = documents.trigger_list(connection, kind, now=now, most=_MAX_LISTED)
         what = "schedules" if kind == "schedule" else "watchers"
-        return "\n".join(map(_line, found)) or f"no {what}"
+        return "\n".join(map(_line, triggers)) or f"no {what}"
 
     def _show(self, name: str, kind: str) -> str:
         row = self._commands.find(name, kind)

@@ -18,10 +18,10 @@ def remote_agent(
 ) -> tuple[str, str, bool]:
     """Return the base URL of an agent, the token for it, and whether it is on this machine."""
     base, is_here = checked(url)
-    found = token(settings, is_here=is_here)
+    own_token = token(settings, is_here=is_here)
     if base.startswith("http:") and not is_here:
         notify("agent: the token travels unencrypted: use https")
-    return base, found, is_here
+    return base, own_token, is_here
 
 
 def checked(url: str) -> tuple[str, bool]:
@@ -50,20 +50,20 @@ def _is_here(host: str) -> bool:
 
 def token(settings: "Settings", *, is_here: bool) -> str:
     """Return the token from the environment or a file; the owner's token is used only locally."""
-    found = os.environ.get("AGENT_TOKEN", "").strip()
+    value = os.environ.get("AGENT_TOKEN", "").strip()
     named = os.environ.get("AGENT_TOKEN_FILE")
     file = Path(named) if named else settings.home / "token"
-    if not found and (named or is_here):
+    if not value and (named or is_here):
         try:
-            found = file.read_text(encoding="utf-8").strip()
+            value = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeError) as error:
             if named:
                 raise CommandError(f"AGENT_TOKEN_FILE: {error}") from None
-    if not found or not found.isascii() or not found.isprintable():
+    if not value or not value.isascii() or not value.isprintable():
         raise CommandError(
             "no token: set AGENT_TOKEN to the token, or AGENT_TOKEN_FILE to the file that holds it"
         )
-    return found
+    return value
 
 
 def running_agent(settings: "Settings") -> str:

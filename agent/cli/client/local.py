@@ -214,8 +214,8 @@ class LocalClient(LocalTasks):
         from agent.tasks.read_models import work_documents
 
         with self._reader.snapshot():
-            found: list[Document] = work_documents.queues(self._reader)["queues"]
-            return found
+            queues: list[Document] = work_documents.queues(self._reader)["queues"]
+            return queues
 
     def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
         from agent.tasks.read_models import work_documents

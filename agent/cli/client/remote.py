@@ -135,10 +135,10 @@ class RemoteClient(RemoteTasks):
     ) -> list[Document]:
         forgotten = "true" if has_forgotten else None
         if query:
-            found: list[Document] = self._http.get("memories", scope=scope, q=query, limit=limit)[
-                "memories"
-            ]
-            return found
+            memories: list[Document] = self._http.get(
+                "memories", scope=scope, q=query, limit=limit
+            )["memories"]
+            return memories
         return self._listed("memories", _TASKS_PAGE, limit, scope=scope, forgotten=forgotten)
 
     def memory(self, memory_id: int) -> Document:
@@ -176,8 +176,8 @@ class RemoteClient(RemoteTasks):
         return StateResult(answer["changed"], answer["message"], answer["version"])
 
     def queues(self) -> list[Document]:
-        found: list[Document] = self._http.get("work/queues")["queues"]
-        return found
+        queues: list[Document] = self._http.get("work/queues")["queues"]
+        return queues
 
     def dead_letters(self, queue: str | None, code: str | None, limit: int) -> list[Document]:
         return self._listed("dead", _TASKS_PAGE, limit, path="work/dead", queue=queue, code=code)

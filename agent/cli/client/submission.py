@@ -27,13 +27,13 @@ def local_submission(
         with bootstrap.open_database(settings).connect("reader") as connection:
             return recorded_workflow(connection, name)
 
-    found = _unchanged(settings, workflow)
-    if found is None:
-        found = find_workflow(workflow, settings.workflow_directory, recorded)
-        if found.source is not None:
-            compiled_files.add(found.source, found.graph.hash)
+    loaded = _unchanged(settings, workflow)
+    if loaded is None:
+        loaded = find_workflow(workflow, settings.workflow_directory, recorded)
+        if loaded.source is not None:
+            compiled_files.add(loaded.source, loaded.graph.hash)
     return new_submission(
-        found,
+        loaded,
         steps_per_task=settings.engine.steps_per_task,
         trigger={"kind": "manual"},
         values=values,

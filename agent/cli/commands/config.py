@@ -53,10 +53,10 @@ def get(
     from agent.config.effective import values
 
     session.require_local()
-    found = session.configuration()
+    configuration = session.configuration()
     chosen = [
         value
-        for value in values(found)
+        for value in values(configuration)
         if (key is None or value.key == key or value.key.startswith(f"{key}."))
         and not (changed and value.is_default)
     ]
@@ -69,13 +69,13 @@ def get(
     elif len(chosen) == 1 and chosen[0].key == key:
         terminal.print_line(_plain(chosen[0].value))
     else:
-        terminal.note(f"configuration: {found.place.describe()}")
+        terminal.note(f"configuration: {configuration.place.describe()}")
         rows = [
             (
                 value.key,
                 terminal.one_line(_plain(value.value), _MOST_COLUMNS),
                 # The line above names the directory.
-                value.source.removeprefix(f"{found.place.base}/"),
+                value.source.removeprefix(f"{configuration.place.base}/"),
             )
             for value in chosen
         ]
@@ -107,13 +107,13 @@ def set_value(
     session.require_person("change its configuration")
     if len(words) % 2:
         raise CommandError(f"{words[-1]} has no value: write KEY VALUE, as in engine.slots 10")
-    found = session.configuration()
-    edits = set_keys(found.place, list(zip(words[::2], words[1::2], strict=True)))
+    configuration = session.configuration()
+    edits = set_keys(configuration.place, list(zip(words[::2], words[1::2], strict=True)))
     session.audit("config set", ", ".join(edit.key for edit in edits))
     if as_json:
         terminal.print_json(
             {
-                "file": str(found.place.file),
+                "file": str(configuration.place.file),
                 "set": [
                     {
                         "key": edit.key,
@@ -128,7 +128,7 @@ def set_value(
     for edit in edits:
         old = "not set" if edit.old is None else _plain(shown(edit.key, edit.old))
         terminal.print_line(f"{edit.key}: {old} → {_plain(shown(edit.key, edit.new))}")
-        if variable := found.variables.get(edit.key):
+        if variable := configuration.variables.get(edit.key):
             terminal.note(f"the variable {variable} overrides it here")
     _suggest_reload([edit.key for edit in edits])
 
@@ -139,13 +139,13 @@ def path() -> None:
     from agent.cli.errors import CommandError, Exit
 
     session.require_local()
-    found = session.configuration()
-    if found.place.file is None:
+    configuration = session.configuration()
+    if configuration.place.file is None:
         raise CommandError(
             "there is no configuration here, above, or in your own directory: the defaults hold",
             Exit.REFUSED,
         )
-    print(found.place.file)
+    print(configuration.place.file)
 
 
 def _suggest_reload(keys: list[str]) -> None:

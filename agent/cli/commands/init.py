@@ -119,8 +119,8 @@ def _note_one_above(directory: Path) -> None:
     except ConfigError:
         return
     if place.base != directory.absolute() and place.how in ("here", "above"):
-        found = place.file or place.base
-        terminal.note(f"{found} is an agent too; here and below, the new one is used")
+        existing = place.file or place.base
+        terminal.note(f"{existing} is an agent too; here and below, the new one is used")
 
 
 def _copy_example(example: Path, workflows: Path, first_line: str, created: list[str]) -> None:

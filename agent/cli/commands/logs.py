@@ -95,18 +95,18 @@ class _Reader:
         """Return the last lines; `pages` continues behind them."""
         from agent.cli.output import log_text
 
-        found: list[dict[str, Any]] = []
+        pieces: list[dict[str, Any]] = []
         before = 2**63 - 1
         while True:
             # A piece has one line at least.
             size = min(_PAGE, max(count, 1))
             page = self._client.logs(*self._of, size, before=before)
-            found = [*page, *found]
-            if len(page) < size or log_text.line_count(found) >= count:
+            pieces = [*page, *pieces]
+            if len(page) < size or log_text.line_count(pieces) >= count:
                 break
             before = page[0]["id"]
-        self._after = found[-1]["id"] if found else 0
-        return log_text.last_lines(found, count) if count else []
+        self._after = pieces[-1]["id"] if pieces else 0
+        return log_text.last_lines(pieces, count) if count else []
 
 
 def _chain(pages: Iterator[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

@@ -49,9 +49,9 @@ def list_memories(
 ) -> None:
     """List memories, the newest first."""
     with session.client() as client:
-        found = client.memories(scope, None, limit, has_forgotten=forgotten)
+        memories = client.memories(scope, None, limit, has_forgotten=forgotten)
     _print_list(
-        found, "no memories yet: the tool `memory` of an agent writes them", as_json=as_json
+        memories, "no memories yet: the tool `memory` of an agent writes them", as_json=as_json
     )
 
 
@@ -67,8 +67,8 @@ def search(
 ) -> None:
     """Search memories as agents do: the best match first."""
     with session.client() as client:
-        found = client.memories(scope, " ".join(words), limit, has_forgotten=False)
-    _print_list(found, "nothing was found", as_json=as_json)
+        memories = client.memories(scope, " ".join(words), limit, has_forgotten=False)
+    _print_list(memories, "nothing was found", as_json=as_json)
 
 
 @app.command("show")
@@ -113,15 +113,15 @@ def forget(memory: IdArgument, *, as_json: JsonOption = False) -> None:
         )
 
 
-def _print_list(found: list[dict[str, Any]], nothing: str, *, as_json: bool) -> None:
+def _print_list(memories: list[dict[str, Any]], nothing: str, *, as_json: bool) -> None:
     from agent.cli.output import terminal
 
     if as_json:
-        terminal.print_json(found)
-    elif not found:
+        terminal.print_json(memories)
+    elif not memories:
         terminal.print_line(nothing)
     else:
-        rows = [_row(memory) for memory in found]
+        rows = [_row(memory) for memory in memories]
         terminal.print_table(("id", "scope", "since", "text"), rows)
 
 

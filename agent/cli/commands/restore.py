@@ -75,7 +75,7 @@ def backups(*, as_json: JsonOption = False) -> None:
     from agent.store import backup
 
     directory = session.settings().backup_directory
-    found = backup.list_backups(directory)
+    backups = backup.list_backups(directory)
     if as_json:
         terminal.print_json(
             [
@@ -85,10 +85,10 @@ def backups(*, as_json: JsonOption = False) -> None:
                     "bytes": copy.bytes,
                     "before_upgrade": copy.is_before_upgrade,
                 }
-                for copy in found
+                for copy in backups
             ]
         )
-    elif found:
+    elif backups:
         rows = [
             (
                 str(copy.path),
@@ -96,7 +96,7 @@ def backups(*, as_json: JsonOption = False) -> None:
                 f"{copy.bytes:,}",
                 "before an upgrade" if copy.is_before_upgrade else "",
             )
-            for copy in found
+            for copy in backups
         ]
         terminal.print_table(("file", "made", "bytes", ""), rows)
     else:

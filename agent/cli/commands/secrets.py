@@ -47,18 +47,18 @@ def secrets(
     from agent.cli.errors import Exit
     from agent.cli.output import terminal
 
-    found = references_in_use(session.settings(), reads_slow=check)
+    in_use = references_in_use(session.settings(), reads_slow=check)
     if as_json:
-        terminal.print_json([asdict(entry) for entry in found])
-    elif not found:
+        terminal.print_json([asdict(entry) for entry in in_use])
+    elif not in_use:
         terminal.print_line("no references to secrets in the configuration or in workflows")
-    for entry in () if as_json else found:
+    for entry in () if as_json else in_use:
         mark, style = _MARKS[entry.is_found]
         source = entry.problem or f"from {entry.resolves_from}"
         terminal.print_line(f"{mark} {entry.reference}  {source}", style)
         for user in entry.used_by:
             terminal.print_line(f"    {user}")
-    if any(entry.is_found is False for entry in found):
+    if any(entry.is_found is False for entry in in_use):
         raise SystemExit(int(Exit.REFUSED))
 
 

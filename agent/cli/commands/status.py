@@ -35,10 +35,10 @@ def status(
     if connection is None:
         document = _local(session.configuration())
     else:
-        found = connection.get("status")
+        status_document = connection.get("status")
         connection.close()
-        about = {name: found.pop(name) for name in ("version", "started_at")}
-        document = {"agent": about | {"running": True}, **found}
+        about = {name: status_document.pop(name) for name in ("version", "started_at")}
+        document = {"agent": about | {"running": True}, **status_document}
     if pid:
         if process_id := document["agent"].get("process_id"):
             print(process_id)

@@ -42,17 +42,17 @@ def list_triggers(
     from agent.cli.output import terminal
 
     with session.client() as client:
-        found = client.triggers(kind, None)
+        triggers = client.triggers(kind, None)
         if show_all:
-            found += client.triggers(kind, "removed")
+            triggers += client.triggers(kind, "removed")
     if as_json:
-        terminal.print_json(found)
-    elif not found:
+        terminal.print_json(triggers)
+    elif not triggers:
         name = {"schedule": "schedules", "watch": "watchers"}.get(kind or "", "triggers")
         key = f"`on: {kind}:`" if kind else "`on: schedule:` or `on: watch:`"
         terminal.print_line(f"no {name} yet: a workflow defines them under {key}")
     else:
-        print_list(found)
+        print_list(triggers)
 
 
 def show_trigger(text: str, kind: str, limit: int, *, as_json: bool) -> None:

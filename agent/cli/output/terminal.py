@@ -72,11 +72,11 @@ def size() -> os.terminal_size:
     # As `shutil.get_terminal_size` does it, which takes long to load.
     named = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
     columns, lines = (int(text) if text.isascii() and text.isdecimal() else 0 for text in named)
-    found = os.terminal_size((80, 24))
+    size = os.terminal_size((80, 24))
     if not (columns and lines):
         with suppress(OSError, ValueError):
-            found = os.get_terminal_size(sys.stdout.fileno())
-    return os.terminal_size((columns or found.columns or 80, lines or found.lines or 24))
+            size = os.get_terminal_size(sys.stdout.fileno())
+    return os.terminal_size((columns or size.columns or 80, lines or size.lines or 24))
 
 
 @cache

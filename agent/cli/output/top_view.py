@@ -23,7 +23,7 @@ class Sample:
 def lines(now: Sample, before: Sample | None, height: int | None = None) -> list[str]:
     """Return the view; rates need a sample from before, and `height` bounds the list of steps."""
     load = now.load
-    found = [_headline(load), _queue(load), _tasks(now, before), _spend(load["spend"]), ""]
+    lines = [_headline(load), _queue(load), _tasks(now, before), _spend(load["spend"]), ""]
     workers = [
         (
             terminal.short(worker["id"]),
@@ -33,7 +33,7 @@ def lines(now: Sample, before: Sample | None, height: int | None = None) -> list
         )
         for worker in load["workers"]
     ]
-    found += _table(("worker", "process", "running", "up"), workers)
+    lines += _table(("worker", "process", "running", "up"), workers)
     steps = [
         (
             terminal.duration(step["seconds"]),
@@ -46,9 +46,9 @@ def lines(now: Sample, before: Sample | None, height: int | None = None) -> list
         for step in load["slowest"]
     ]
     if height is not None:
-        steps = steps[: max(_LEAST_STEPS, height - len(found) - 3)]
-    found.append("")
-    return found + _table(("running for", "workflow", "step", "kind", "attempt", "task"), steps)
+        steps = steps[: max(_LEAST_STEPS, height - len(lines) - 3)]
+    lines.append("")
+    return lines + _table(("running for", "workflow", "step", "kind", "attempt", "task"), steps)
 
 
 def _headline(load: dict[str, Any]) -> str:

@@ -89,9 +89,9 @@ def response_lines(call: dict[str, Any]) -> list[str]:
 def _delivery(response: dict[str, Any]) -> list[str]:
     """Return who gets a mail, and who does not."""
     size = f", {response['size']:,} bytes" if response.get("size") is not None else ""
-    found = ", found in the sent mail" if response.get("reconciled") else ""
+    remark = ", found in the sent mail" if response.get("reconciled") else ""
     accepted = ", ".join(response.get("accepted", ()))
-    lines = [f"→ sent to {accepted} as {response.get('message_id')}{size}{found}"]
+    lines = [f"→ sent to {accepted} as {response.get('message_id')}{size}{remark}"]
     return lines + [
         f"→ {refusal['address']} was refused: {refusal['reply']}"
         for refusal in response.get("refused", ())

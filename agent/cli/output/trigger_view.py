@@ -164,24 +164,24 @@ def strip(recent: list[Document]) -> str:
 
 def remarks(entry: Document, width: int = 100) -> str:
     """Return what a person should know about a trigger; a list has room for `width` characters."""
-    found: list[str] = []
+    remarks: list[str] = []
     if entry["status"] == "paused":
         until = entry["paused_until"]
         end = f" until {when(until, entry['timezone'])}" if until else ""
-        found.append(f"paused{end}: {entry['pause_reason']}")
+        remarks.append(f"paused{end}: {entry['pause_reason']}")
     elif entry["status"] != "active":
-        found.append(entry["status"])
+        remarks.append(entry["status"])
     elif entry["kind"] == "schedule" and entry["next_at"] is None:
-        found.append("over: it has no further instant")
+        remarks.append("over: it has no further instant")
     if entry["problem"]:
-        found.append(f"problem: {terminal.one_line(entry['problem'], width)}")
+        remarks.append(f"problem: {terminal.one_line(entry['problem'], width)}")
     if entry.get("alert") == "silent":
-        found.append("silent: nothing new for longer than `expect_every`")
+        remarks.append("silent: nothing new for longer than `expect_every`")
     elif entry.get("alert"):
-        found.append(entry["alert"])
+        remarks.append(entry["alert"])
     if entry.get("last_error"):
-        found.append(terminal.one_line(entry["last_error"], width))
-    return "; ".join(found)
+        remarks.append(terminal.one_line(entry["last_error"], width))
+    return "; ".join(remarks)
 
 
 def when(instant: str | None, zone: str) -> str:

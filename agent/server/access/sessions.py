@@ -125,15 +125,15 @@ class Sessions(Grants):
 
     def _link(self, entries: list[Entry], code: str) -> Entry:
         code_hash = content_hash(code.encode("utf-8", errors="replace"))
-        found = None
+        session = None
         for entry in entries:
             if hmac.compare_digest(entry["hash"], code_hash) and entry.get("kind") == _LINK:
-                found = entry
-        if found is None:
+                session = entry
+        if session is None:
             raise LinkError("this link was used already, or never existed")
-        if (instant_of(found["expires"]) or 0) <= self._now():
+        if (instant_of(session["expires"]) or 0) <= self._now():
             raise LinkError("this link has expired: it is good for a minute")
-        return found
+        return session
 
     def _current(self, entries: list[Entry]) -> list[Entry]:
         now = self._now()

@@ -33,12 +33,12 @@ async def list_snapshots(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Response:
     """Return a page of snapshots, the oldest first."""
-    found = await context_of(request).read_pool.read(
+    snapshots = await context_of(request).read_pool.read(
         lambda connection: work_documents.snapshot_page(
             connection, task_id, after=cursor, most=limit + 1
         )
     )
-    return answer(page("snapshots", found, limit))
+    return answer(page("snapshots", snapshots, limit))
 
 
 @routes.route(

@@ -58,10 +58,10 @@ async def list_state(
     if workflow is not None and shared:
         raise Problem(422, "invalid", "give workflow or shared, not both")
     scope = SHARED if shared else None if workflow is None else workflow_scope(workflow)
-    found = await context_of(request).read_pool.read(
+    values = await context_of(request).read_pool.read(
         lambda connection: state_documents.list_values(connection, scope, name, cursor, limit + 1)
     )
-    return answer(page("state", found, limit))
+    return answer(page("state", values, limit))
 
 
 @routes.route(

@@ -56,7 +56,7 @@ async def list_triggers(
 ) -> Response:
     """Return a page of triggers by their ids, each with what became of the latest ten."""
     now = context_of(request).database.clock.now()
-    found = await context_of(request).read_pool.read(
+    triggers = await context_of(request).read_pool.read(
         lambda connection: documents.trigger_list(
             connection,
             kind,
@@ -67,7 +67,7 @@ async def list_triggers(
             most=limit + 1,
         )
     )
-    return answer(page("triggers", found, limit))
+    return answer(page("triggers", triggers, limit))
 
 
 @routes.route(

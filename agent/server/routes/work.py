@@ -43,7 +43,7 @@ LeaseId = Annotated[
         examples=[work_examples.CLAIMED_WORK["work"][0]["lease_id"]],
     ),
 ]
-_LOST = {410: "The lease does not count any more: `reason` says why, and nothing has changed"}
+_LOST = {410: "The lease is not valid: `reason` says why, and nothing has changed"}
 _REFUSED = {**_LOST, 409: "The task takes no more of these"}
 
 

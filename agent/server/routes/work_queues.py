@@ -59,12 +59,12 @@ async def list_dead_letters(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """Return work whose step has failed and whose task was not retried, the newest first."""
-    found = await context_of(request).read_pool.read(
+    letters = await context_of(request).read_pool.read(
         lambda connection: work_documents.dead_letters(
             connection, queue=queue, code=code, before=cursor, most=limit + 1
         )
     )
-    return answer(page("dead", found, limit))
+    return answer(page("dead", letters, limit))
 
 
 @routes.route(
@@ -96,7 +96,7 @@ async def requeue_dead_letter(
     "/work/items/{work_id}/resume",
     scope="operate",
     returns=WorkCommand,
-    refuses={404: "No such work", 409: "It waits for no one"},
+    refuses={404: "No such work", 409: "It does not wait for a person"},
     summary="Resume parked work",
 )
 async def resume_work(request: Request, work_id: WorkId, body: Resuming | None = None) -> Response:

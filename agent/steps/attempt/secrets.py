@@ -43,8 +43,8 @@ _MAX_WATCHED_BYTES: Final = 1_048_576
 
 def referenced_files(value: Json) -> set[str]:
     """Return the files that the references in a definition name."""
-    found = (parse(value_at(value, path)) for path in references(value))
-    return {reference.name for reference in found if reference and reference.source == "file"}
+    parsed = (parse(value_at(value, path)) for path in references(value))
+    return {reference.name for reference in parsed if reference and reference.source == "file"}
 
 
 class Secrets:
@@ -131,10 +131,10 @@ class Secrets:
                 raise SecretReadError(
                     f"the file {reference.name} cannot be read: {error}"
                 ) from None
-        found = self._read_slowly.get(reference.text)
-        if isinstance(found, SecretReadError):
-            raise found
-        return found if found is not None else sources.wait(reference.source, reference.name)
+        value = self._read_slowly.get(reference.text)
+        if isinstance(value, SecretReadError):
+            raise value
+        return value if value is not None else sources.wait(reference.source, reference.name)
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets."""

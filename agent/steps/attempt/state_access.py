@@ -67,7 +67,7 @@ class StateAccess:
         await self._operate(StateOperation("delete", self._key(name)))
 
     def _key(self, name: str) -> StateKey:
-        problem = find_name_problem(name) if isinstance(name, str) else f"{name!r} is no text"
+        problem = find_name_problem(name) if isinstance(name, str) else f"{name!r} is not a text"
         if problem is not None:
             raise DefiniteFailure(problem, code="bad_state", kind="input", may_retry=False)
         return (self._context.attempt_input.graph.state_scope(name), name)

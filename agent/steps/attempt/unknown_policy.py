@@ -50,9 +50,9 @@ class UnknownPolicy:
         """
         policy = request.on_unknown
         if request.lookup is not None and changed_request is None:
-            found = await request.lookup(call)
-            if found is not None:
-                return self._resolve_found(call, found)
+            lookup_result = await request.lookup(call)
+            if lookup_result is not None:
+                return self._resolve_found(call, lookup_result)
         elif self._services.clock.now() < call.expires_at and request.is_effect:
             next_policy = policy if changed_request is None or policy == "fail" else "ask"
             timer = Timer(call.expires_at, on_unknown=next_policy)
@@ -77,19 +77,19 @@ class UnknownPolicy:
         return None
 
     def _resolve_found(
-        self, call: RecordedCall, found: Applied | DefiniteFailure | EndCallError
+        self, call: RecordedCall, lookup_result: Applied | DefiniteFailure | EndCallError
     ) -> Outcome | CallAnswer:
         """Record what came of a call that an executor ran; raise its failure."""
-        if isinstance(found, Applied):
-            return self._resolve_applied(call, found)
-        if isinstance(found, EndCallError):
-            if found.error is not None:
-                self._resolve(call, CallStatus.FAILED, error=found.error)
-            return found.outcome
-        message = self._secrets.redact(found.error.message)[: 2 * MAX_ERROR_TEXT]
-        error = replace(found.error, message=message, is_final=not found.may_retry)
+        if isinstance(lookup_result, Applied):
+            return self._resolve_applied(call, lookup_result)
+        if isinstance(lookup_result, EndCallError):
+            if lookup_result.error is not None:
+                self._resolve(call, CallStatus.FAILED, error=lookup_result.error)
+            return lookup_result.outcome
+        message = self._secrets.redact(lookup_result.error.message)[: 2 * MAX_ERROR_TEXT]
+        error = replace(lookup_result.error, message=message, is_final=not lookup_result.may_retry)
         self._resolve(call, CallStatus.FAILED, error=error)
-        raise found
+        raise lookup_result
 
     def _resolve_applied(self, call: RecordedCall, verdict: Applied | bool) -> CallAnswer:
         response = verdict.response if isinstance(verdict, Applied) else None

@@ -81,7 +81,7 @@ def attempt_of(spec: Document) -> AttemptInput:
         parallel_count=spec["parallel_count"],
         item=spec["item"],
         checkpoint=spec["checkpoint"],
-        upstream={name: Upstream(**found) for name, found in spec["upstream"].items()},
+        upstream={name: Upstream(**values) for name, values in spec["upstream"].items()},
     )
 
 

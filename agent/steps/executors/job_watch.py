@@ -149,8 +149,8 @@ class JobWatch:
     async def _read_logs(self, status: Document) -> None:
         while self._logs_read < status["logs"]:
             name = job_objects.log_name(self._logs_read + 1)
-            found = await self.bounded(lambda name=name: self._objects.read(name))  # type: ignore[misc]
-            for stream, text in (found or {}).get("pieces", ()):
+            content = await self.bounded(lambda name=name: self._objects.read(name))  # type: ignore[misc]
+            for stream, text in (content or {}).get("pieces", ()):
                 self._context.log_text(stream, text)
             self._logs_read += 1
 

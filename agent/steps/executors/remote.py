@@ -231,7 +231,7 @@ class RemoteExecution:
         watch = None if objects is None else self._watch(self._job(objects), context)
         if watch is None or not await watch.is_specified():
             # Its agent died before it wrote anything; or its objects were removed.
-            return None if is_effect else _never_started("there is nothing of it in the store")
+            return None if is_effect else _never_started("the store has no object of it")
         if not await watch.is_launched() and await watch.prevent():
             return _never_started("its agent ended before it was launched")
         try:

@@ -44,5 +44,5 @@ def file_of_module(module: str, source_path: str) -> Path | None:
     if not rest:
         return Path(spec.origin) if spec.origin.endswith(".py") else None
     base = Path(spec.origin).parent.joinpath(*rest)
-    found = (base.with_name(f"{base.name}.py"), base / "__init__.py")
-    return next((path for path in found if path.is_file()), None)
+    candidates = (base.with_name(f"{base.name}.py"), base / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)

@@ -41,8 +41,8 @@ async def load(call: str, context: StepContext) -> Function:
 
     def load_module() -> Function:
         with captured(context.log_text):
-            found: Function = containment.call(call, find, call, path)
-            return found
+            function: Function = containment.call(call, find, call, path)
+            return function
 
     function = await _in_thread(load_module, context)
     if context.is_interrupted():

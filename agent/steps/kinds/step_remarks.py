@@ -31,11 +31,11 @@ def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None
     lines: list[str] = []
     for step in steps:
         try:
-            found = list(_about(step, entry.path, known, settings))
+            remarks = list(_about(step, entry.path, known, settings))
         except Exception as error:
             # Remarks are advice: an error here must not keep a workflow from running.
-            found = [f"it could not be checked further: {type(error).__name__}: {error}"]
-        lines += [f"step {step.name}: {text}" for text in found]
+            remarks = [f"it could not be checked further: {type(error).__name__}: {error}"]
+        lines += [f"step {step.name}: {text}" for text in remarks]
     return lines
 
 

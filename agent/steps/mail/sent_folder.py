@@ -39,9 +39,9 @@ def _id_of(client: imaplib.IMAP4, uid: str) -> str | None:
     _, lines = client.uid("FETCH", uid, "(BODY.PEEK[HEADER.FIELDS (MESSAGE-ID)])")
     for line in lines:
         text = line[1] if isinstance(line, tuple) else line
-        found = re.search(rb"message-id:\s*(<[^>]*>)", text or b"", re.IGNORECASE)
-        if found is not None:
-            return found[1].decode("ascii", "replace")
+        match = re.search(rb"message-id:\s*(<[^>]*>)", text or b"", re.IGNORECASE)
+        if match is not None:
+            return match[1].decode("ascii", "replace")
     return None
 
 

@@ -284,7 +284,7 @@ class SmtpSession:
             return reply.code, reply.message
         if 400 <= reply.code < 600:
             raise smtp_errors.refusal(self._host, "the mail", reply.code, reply.message)
-        raise ConnectionError(f"an answer that is no reply: {reply.code}")
+        raise ConnectionError(f"an answer that is not a reply: {reply.code}")
 
     def _close(self, client: "aiosmtplib.SMTP") -> None:
         """End the session without waiting: the result of the call is to be recorded first."""

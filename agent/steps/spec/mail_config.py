@@ -152,7 +152,7 @@ class MailConfig(BaseModel):
     def _is_a_mail(self, info: ValidationInfo) -> "MailConfig":
         if self.reply_to_mail is None:
             if not (self.to or self.cc or self.bcc):
-                raise ValueError("give to, cc or bcc, or reply_to_mail: it goes to no one")
+                raise ValueError("give to, cc or bcc, or reply_to_mail: the mail has no recipient")
             if self.subject is None:
                 raise ValueError("give a subject; only an answer (reply_to_mail) has one by itself")
         elif info.context is not None and not self.recipients:

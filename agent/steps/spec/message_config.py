@@ -38,9 +38,9 @@ def parse_recipient(text: str) -> Recipient:
     channel, _, recipient_id = text.partition(":")
     pattern = _IDS.get(channel)
     if pattern is None:
-        raise ValueError(f"{text!r} is no recipient: write {_FORMS}")
+        raise ValueError(f"{text!r} is not a recipient: write {_FORMS}")
     if pattern.fullmatch(recipient_id) is None:
-        raise ValueError(f"{text!r} is no recipient of {channel}: write {_HINTS[channel]}")
+        raise ValueError(f"{text!r} is not a recipient of {channel}: write {_HINTS[channel]}")
     return Recipient(channel, recipient_id)
 
 

@@ -22,7 +22,8 @@ class WorkerConfig(BaseModel):
         default_factory=dict, alias="with", description="what the worker gets"
     )
     lease: Seconds = Field(
-        default=60.0, description="how long nothing may be heard of the worker that has it"
+        default=60.0,
+        description="how long a worker that has it may be silent before its lease ends",
     )
     start_within: Seconds = Field(
         default=300.0, description="how long a worker that has claimed it may take to begin"

@@ -51,7 +51,7 @@ def message(fault: Fault, path: Path, error: Exception) -> str:
         case Fault.LOST:
             return f"cannot open {path}: {_why_not_opened(path) or error}"
         case Fault.CORRUPT:
-            return f"{path} or its disk is damaged, or it is no database of ours: {error}"
+            return f"{path} or its disk is damaged, or it is not a database of an agent: {error}"
         case Fault.DATA:
             return f"a row was refused: {error}"
         case Fault.DEFECT | Fault.STALE | Fault.REPLACED | Fault.UNREACHABLE:

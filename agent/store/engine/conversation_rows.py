@@ -133,11 +133,11 @@ def _count_summaries(sql: Sql) -> str:
 
 def forget(tx: Connection, conversation: str) -> int | None:
     """Delete all entries of a conversation; return how many, None if there is no such conversation."""
-    found = tx.execute(
+    updated = tx.execute(
         "UPDATE conversations SET forgotten_until = last_number WHERE id = :id",
         id=conversation,
     )
-    if not found:
+    if not updated:
         return None
     return tx.execute("DELETE FROM conversation_turns WHERE conversation = :id", id=conversation)
 

@@ -228,8 +228,8 @@ def steps_of(tx: Connection, columns: Sequence[str], task_id: str) -> list[tuple
 
 def steps_with_calls(tx: Connection, task_id: str) -> set[str]:
     """Return the ids of the steps of a task that have recorded a call."""
-    found = tx.query("SELECT DISTINCT step_id FROM tool_calls WHERE task_id = :id", id=task_id)
-    return {str(step_id) for (step_id,) in found}
+    rows = tx.query("SELECT DISTINCT step_id FROM tool_calls WHERE task_id = :id", id=task_id)
+    return {str(step_id) for (step_id,) in rows}
 
 
 class PastCall(NamedTuple):
@@ -261,18 +261,18 @@ _PAST_CALLS: Final = (
 
 def calls_of(tx: Connection, task_id: str) -> list[PastCall]:
     """Return the calls of a task in the order of their numbers and attempts."""
-    found = tx.query(
+    rows = tx.query(
         f"{_PAST_CALLS} WHERE c.task_id = :task_id ORDER BY c.number, c.attempt, c.id",
         task_id=task_id,
     )
-    return [PastCall(*row) for row in found]
+    return [PastCall(*row) for row in rows]
 
 
 def calls_of_items(
     tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> list[PastCall]:
     """Return the calls of a range of items in the tasks that a task retries, oldest task first."""
-    found = tx.query(
+    rows = tx.query(
         f"{_LINE} {_PAST_CALLS} JOIN line AS l ON l.id = c.task_id WHERE l.distance > 0"
         " AND s.name = :step AND s.parallel_index BETWEEN :first AND :last"
         " ORDER BY l.distance DESC, c.number, c.attempt, c.id",
@@ -281,14 +281,14 @@ def calls_of_items(
         first=first,
         last=last,
     )
-    return [PastCall(*row) for row in found]
+    return [PastCall(*row) for row in rows]
 
 
 def state_reads_of_items(
     tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> dict[int, str]:
     """Return what a range of items had read of `state` in the tasks that a task retries, by item."""
-    found = tx.query(
+    rows = tx.query(
         f"{_LINE} SELECT s.parallel_index, s.state_read FROM line AS l"
         " JOIN steps AS s ON s.task_id = l.id AND s.name = :step"
         " AND s.parallel_index BETWEEN :first AND :last"
@@ -298,14 +298,14 @@ def state_reads_of_items(
         first=first,
         last=last,
     )
-    return {int(item): str(document) for item, document in found}
+    return {int(item): str(document) for item, document in rows}
 
 
 def first_claims_of_items(
     tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> dict[int, int]:
     """Return when a range of items was first claimed in the tasks that a task retries, by item."""
-    found = tx.query(
+    rows = tx.query(
         f"{_LINE} SELECT s.parallel_index, min(e.at) FROM line AS l"
         " JOIN steps AS s ON s.task_id = l.id AND s.name = :step"
         " AND s.parallel_index BETWEEN :first AND :last"
@@ -316,4 +316,4 @@ def first_claims_of_items(
         first=first,
         last=last,
     )
-    return {int(item): int(at) for item, at in found}
+    return {int(item): int(at) for item, at in rows}

@@ -172,12 +172,12 @@ def values(
     if after is not None:
         conditions.append("(scope, name) > (:last_scope, :last_name)")
         params["last_scope"], params["last_name"] = after
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {', '.join(COLUMNS)} FROM state_values WHERE {' AND '.join(conditions)}"
         " ORDER BY scope, name LIMIT :most",
         **params,
     )
-    return [StateRow(*row) for row in found]
+    return [StateRow(*row) for row in rows]
 
 
 def reads_of_task(connection: Connection, task_id: str) -> Rows:
@@ -200,10 +200,10 @@ def changes_of_task(connection: Connection, task_id: str) -> Rows:
 def history(connection: Connection, key: StateKey) -> list[StateRow]:
     """Return the versions of a value that are kept, the newest first."""
     scope, name = key
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {', '.join(COLUMNS)} FROM state_history WHERE scope = :scope AND name = :name"
         " ORDER BY version DESC",
         scope=scope,
         name=name,
     )
-    return [StateRow(*row) for row in found]
+    return [StateRow(*row) for row in rows]

@@ -44,7 +44,7 @@ def starts_without_call(connection: Connection) -> list[tuple[str, str]]:
     rows = connection.query(
         "SELECT id, dedupe_key, trigger FROM tasks WHERE dedupe_key LIKE 'agent:%' ORDER BY id"
     )
-    found = []
+    without_call = []
     for task_id, dedupe_key, trigger in rows:
         starter = json.loads(trigger)["task"]
         calls = connection.query(
@@ -54,5 +54,5 @@ def starts_without_call(connection: Connection) -> list[tuple[str, str]]:
             starter=starter,
         )
         if calls and not calls[0][0]:
-            found.append((str(task_id), str(starter)))
-    return found
+            without_call.append((str(task_id), str(starter)))
+    return without_call

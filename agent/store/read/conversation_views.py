@@ -30,21 +30,21 @@ def last_number(connection: Connection, conversation: str) -> int:
 
 def current_entries(connection: Connection, conversation: str, until: int) -> list[EntryRow]:
     """Return the newest summary up to a number, if there is one, and then the entries after what it covers."""
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {_COLUMNS} FROM conversation_turns WHERE conversation = :id AND role = 'summary'"
         " AND number <= :until ORDER BY number DESC LIMIT 1",
         id=conversation,
         until=until,
     )
-    covered = found[0][6] if found else 0
-    found += connection.query(
+    covered = rows[0][6] if rows else 0
+    rows += connection.query(
         f"SELECT {_COLUMNS} FROM conversation_turns WHERE conversation = :id"
         " AND number > :covered AND number <= :until AND role <> 'summary' ORDER BY number",
         id=conversation,
         covered=covered,
         until=until,
     )
-    return [EntryRow(*row) for row in found]
+    return [EntryRow(*row) for row in rows]
 
 
 def earlier_tasks(connection: Connection, conversation: str, task_id: str) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def earlier_tasks(connection: Connection, conversation: str, task_id: str) -> li
         conversation=conversation,
         id=task_id,
     )
-    return [(str(found), str(status)) for found, status in rows]
+    return [(str(name), str(status)) for name, status in rows]
 
 
 def listed(connection: Connection, limit: int) -> list[tuple[Any, ...]]:

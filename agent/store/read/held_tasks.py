@@ -33,9 +33,9 @@ def held_tasks(connection: Connection, pause_kind: str) -> list[HeldTask]:
         " GROUP BY t.id, t.workflow_name, s.name, s.kind ORDER BY t.id, 5",
         kind=pause_kind,
     )
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    held: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for task_id, workflow, step, kind, _ in rows:
-        steps = found.setdefault((task_id, workflow), [])
+        steps = held.setdefault((task_id, workflow), [])
         if step is not None:
             steps.append((step, kind))
-    return [HeldTask(*key, tuple(steps)) for key, steps in found.items()]
+    return [HeldTask(*key, tuple(steps)) for key, steps in held.items()]

@@ -146,9 +146,9 @@ def successors(connection: Connection, task_id: str) -> list[Found]:
         id=task_id,
         limit=MAX_RELATIVES,
     )
-    found = _named((*_RELATIVE_NAMES, "retry_of"), rows)
+    relatives = _named((*_RELATIVE_NAMES, "retry_of"), rows)
     return sorted(
-        found + _forks(connection, [str(data) for (data,) in forks]), key=lambda row: row["id"]
+        relatives + _forks(connection, [str(data) for (data,) in forks]), key=lambda row: row["id"]
     )
 
 

@@ -58,11 +58,11 @@ def by_workflow_and_model(connection: Connection, since: int) -> tuple[list[Call
         first=first_id_at(since),
         limit=MAX_CALLS,
     )
-    found = [
+    spent = [
         CallSpend(str(name), str(model), int(calls), int(tokens_in), int(tokens_out), int(money))
         for name, model, calls, tokens_in, tokens_out, money in rows
     ]
-    return found, sum(row.calls for row in found) >= MAX_CALLS
+    return spent, sum(row.calls for row in spent) >= MAX_CALLS
 
 
 def paused_by_budget(connection: Connection, limit: int) -> list[tuple[str, str, str | None]]:

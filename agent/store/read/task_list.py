@@ -100,10 +100,10 @@ def count(connection: Connection, wanted: TaskFilter, most: int) -> int:
         f"SELECT 1 FROM (SELECT 1 FROM tasks AS t WHERE {branch} LIMIT :most) AS b{number}"
         for number, branch in enumerate(branches)
     )
-    ((found,),) = connection.query(
+    ((count,),) = connection.query(
         f"SELECT count(*) FROM ({counted}) AS every", most=most, **params
     )
-    return min(int(found), most)
+    return min(int(count), most)
 
 
 def rows(connection: Connection, task_ids: Sequence[str]) -> list[Found]:
@@ -119,12 +119,12 @@ def rows(connection: Connection, task_ids: Sequence[str]) -> list[Found]:
         "delay": delay,
         "activity": activity.expression(connection.sql, "t"),
     }
-    found = connection.query(
+    rows = connection.query(
         f"SELECT {selected(_LISTED, 't')}, {', '.join(extra.values())} FROM tasks AS t"
         f" WHERE t.id IN {connection.sql.ids()} ORDER BY t.id DESC",
         ids=json.dumps(list(task_ids)),
     )
-    return named((*_LISTED, *extra), found)
+    return named((*_LISTED, *extra), rows)
 
 
 # The first letters of the key of a stored wait tell its type; a step between two attempts has none.
@@ -139,18 +139,18 @@ def waits(connection: Connection, task_ids: Sequence[str]) -> list[Found]:
 
     `wait` is the stored wait that is first by its text, and so the earliest of timers.
     """
-    found = connection.query(
+    rows = connection.query(
         "SELECT s.task_id, count(*), min(s.waiting_on), min(s.wake_at)"
         f" FROM steps AS s WHERE s.task_id IN {connection.sql.ids()} AND ({_WAITS})"
         f" GROUP BY s.task_id, {_KIND} ORDER BY s.task_id, {_KIND}",
         ids=json.dumps(list(task_ids)),
     )
-    return named(("task_id", "count", "wait", "wake_at"), found)
+    return named(("task_id", "count", "wait", "wake_at"), rows)
 
 
 def open_descendants(connection: Connection, task_ids: Sequence[str]) -> list[Found]:
     """Return the open children of tasks, and theirs: (root, id, status)."""
-    found = connection.query(
+    rows = connection.query(
         "WITH RECURSIVE family(root, id, status) AS ("
         "SELECT s.task_id, t.id, t.status FROM steps AS s JOIN tasks AS t ON t.parent_step_id = s.id"
         f" WHERE s.task_id IN {connection.sql.ids()} AND s.status = 'waiting' AND t.status IN {_OPEN}"
@@ -160,7 +160,7 @@ def open_descendants(connection: Connection, task_ids: Sequence[str]) -> list[Fo
         " SELECT root, id, status FROM family ORDER BY id",
         ids=json.dumps(list(task_ids)),
     )
-    return named(("root", "id", "status"), found)
+    return named(("root", "id", "status"), rows)
 
 
 def questions(connection: Connection, approval_ids: Sequence[str]) -> dict[str, str]:

@@ -113,8 +113,8 @@ def check(
     further: Sequence[DatabaseCheck] = (),
 ) -> list[str]:
     """Return every violation as a sentence; a sound database has none."""
-    found = violations(connection, now, outside, further=further)
-    return [str(violation) for violation in found]
+    violations_found = violations(connection, now, outside, further=further)
+    return [str(violation) for violation in violations_found]
 
 
 def violations(

@@ -27,11 +27,11 @@ def check_secrets(connection: Connection) -> Iterator[Violation]:
     secrets that are set in this process can be searched for.
     """
     for name, value in sorted(_named(connection).items()):
-        found = Counter[tuple[str, str]]()
+        counts = Counter[tuple[str, str]]()
         for spelling in spellings(value):
             for table, column, count in audit_reads.columns_containing(connection, spelling):
-                found[table, column] = max(found[table, column], count)
-        for (table, column), count in found.items():
+                counts[table, column] = max(counts[table, column], count)
+        for (table, column), count in counts.items():
             yield Violation(
                 f"the secret {name} is written in {count} rows of {table}, column {column}"
             )
@@ -45,7 +45,7 @@ def _named(connection: Connection) -> dict[str, str]:
             named += prepare.secret_references(Graph.model_validate_json(text))
         except ValidationError:
             continue
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for path in references(named):
         reference = value_at(named, path)
         try:
@@ -56,5 +56,5 @@ def _named(connection: Connection) -> dict[str, str]:
         # `Bearer env:TOKEN` is a word and a secret.
         value = value.rpartition(" ")[2] if " " in reference else value
         if len(value) >= _MIN_LENGTH:
-            found[reference.rpartition(" ")[2]] = value
-    return found
+            values[reference.rpartition(" ")[2]] = value
+    return values

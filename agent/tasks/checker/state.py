@@ -29,8 +29,8 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
             kept.add(event.step_id)
     # `row_invariants` reports steps that the definition does not have.
     for step in (step for step in task.steps if step.index < len(graph.steps)):
-        found = own.get(step.id, [])
-        for sentence in _check_step(step, graph, found, is_kept=step.id in kept):
+        changes = own.get(step.id, [])
+        for sentence in _check_step(step, graph, changes, is_kept=step.id in kept):
             yield Finding(f"step {step.title} {sentence}", step.title)
     for call_row in task.calls:
         count = by_call.get(call_row.id, 0)
@@ -40,19 +40,19 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
 
 
 def _check_step(
-    step: StepFacts, graph: Graph, found: list[EventFacts], *, is_kept: bool
+    step: StepFacts, graph: Graph, changes: list[EventFacts], *, is_kept: bool
 ) -> Iterator[str]:
     sets = graph.steps[step.index].set_state
     has_written = bool(sets) and step.status == StepStatus.SUCCEEDED and not is_kept
     if not has_written:
-        if found:
+        if changes:
             how = "was kept" if is_kept else f"is {step.status}"
-            yield f"{how}, and has written state {len(found)} times"
+            yield f"{how}, and has written state {len(changes)} times"
         return
-    if len(found) != 1:
-        yield f"succeeded, and has written state {len(found)} times"
+    if len(changes) != 1:
+        yield f"succeeded, and has written state {len(changes)} times"
         return
-    written = [(change["scope"], change["name"]) for change in found[0].document()["changes"]]
+    written = [(change["scope"], change["name"]) for change in changes[0].document()["changes"]]
     if sorted(written) != sorted((graph.state_scope(name), name) for name in sets):
         yield f"sets {', '.join(sorted(sets))}, and has written {written}"
 
@@ -63,8 +63,8 @@ def check_values(connection: Connection) -> Iterator[Violation]:
         yield from _check_values(connection)
     else:
         with connection.snapshot():
-            found = list(_check_values(connection))
-        yield from found
+            violations = list(_check_values(connection))
+        yield from violations
 
 
 def _check_values(connection: Connection) -> Iterator[Violation]:

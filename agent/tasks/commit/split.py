@@ -146,7 +146,7 @@ def _replace_outcome(
     total: CommitResult,
 ) -> None:
     """Fail a step whose outcome cannot be stored; the ledger keeps the results of its calls."""
-    reason = StepError("bad_outcome", "internal", f"it could not be kept: {problem}")
+    reason = StepError("bad_outcome", "internal", f"its outcome could not be stored: {problem}")
     failed = Completion(completion.claim, completion.graph, Failed(reason))
     if commit(Batch(completions=[failed]), capacity, total) is not None:
         # Nothing can be written to its task. Free the slot at least.

@@ -22,16 +22,16 @@ MOST_TRIES = 10
 
 def apply(scope: TxScope) -> None:
     """Apply calls on leases, then grant claims."""
-    found = scope.work_reads
-    if found is None:
+    preread = scope.work_reads
+    if preread is None:
         # A batch of claims alone reads nothing when it begins.
-        found = work_reads.read(scope.connection, scope.batch.work)
+        preread = work_reads.read(scope.connection, scope.batch.work)
     calls, claims = work_reads.split(scope.batch.work)
     if calls:
-        _add_work(scope, found.leased)
+        _add_work(scope, preread.leased)
         _apply_calls(scope, calls)
     if claims:
-        _grant(scope, claims, found)
+        _grant(scope, claims, preread)
 
 
 def _add_work(scope: TxScope, rows: Rows) -> None:
@@ -57,8 +57,8 @@ def _apply_calls(scope: TxScope, calls: list[LeaseCall]) -> None:
             scope.result.carried_work.append(call)
 
 
-def _grant(scope: TxScope, claims: list[WorkClaim], found: WorkReads) -> None:
-    candidates = work_claims.find_candidates(claims, found.claimed, found.queued)
+def _grant(scope: TxScope, claims: list[WorkClaim], preread: WorkReads) -> None:
+    candidates = work_claims.find_candidates(claims, preread.claimed, preread.queued)
     context = _lock(scope, candidates.all)
     is_any_held = any(one.task_id not in scope.tasks for one in candidates.all)
     for claim, result in work_claims.grant(scope.tasks, claims, candidates, context):

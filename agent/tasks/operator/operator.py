@@ -298,7 +298,7 @@ class Operator:
             locked = self._locks.lock(tx, task_id, is_ending=name == "cancel")
             if by is not None and task_rows.has_event_by(tx, task_id, by.key):
                 # What other people have done to the task since then stays.
-                return CommandResult(False, f"{word} by this very call before", task_id)
+                return CommandResult(False, f"already {word} by the same call", task_id)
             cell = state_table.check(name, locked.task.status)
             if cell.effect == "same":
                 return CommandResult(False, cell.message, task_id)
@@ -344,8 +344,11 @@ class Operator:
         if task.status not in TASK_ENDED or task.parent_task_id is None:
             return
         # The parent may have been pruned. One that cannot be read cannot be woken either.
-        with suppress(NotFoundError, RefusedError), self.changing(task.parent_task_id) as found:
-            tx, parent = found
+        with (
+            suppress(NotFoundError, RefusedError),
+            self.changing(task.parent_task_id) as locked_parent,
+        ):
+            tx, parent = locked_parent
             end = child_tasks.ChildEnd(task.id, task.status, parent.task.id, task.parent_step_id)
             child_tasks.wake_parent(tx, parent, end)
 

@@ -49,7 +49,7 @@ def resume_work(
         row = locked.work[work_id]
         is_parked = row.status == WorkStatus.ASKED and locked.task.status not in TASK_ENDED
         if step is None or step.status != StepStatus.WAITING or not is_parked:
-            raise RefusedError(f"the work {work_id} waits for no one: it is {row.status}")
+            raise RefusedError(f"nothing to resume: the work {work_id} is {row.status}")
         assert isinstance(step.wait, Work)
         transitions.withdraw(locked, step, reason or "resumed")
         answer = {"status": "resumed", "value": value, "by": by, "comment": reason}
@@ -75,7 +75,7 @@ def append_snapshot(
     with operator.changing(task_id) as (tx, locked):
         appended = snapshots.repeated(tx, locked, new)
         if appended is None and locked.task.status in TASK_ENDED:
-            raise RefusedError(f"the task has {locked.task.status}: it takes no snapshot any more")
+            raise RefusedError(f"the task has {locked.task.status}: it takes no more snapshots")
         if appended is None:
             appended = snapshots.append(tx, locked, None, new, by)
         if isinstance(appended, StepError):

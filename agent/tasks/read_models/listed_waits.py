@@ -42,16 +42,16 @@ def of_tasks(connection: Connection, rows: Iterable[dict[str, Any]]) -> dict[str
     ids = [row["id"] for row in rows if row["status"] in is_open]
     if not ids:
         return {}
-    found = _own(connection, ids)
+    by_task = _own(connection, ids)
     parents = [
         task_id
-        for task_id, entries in found.items()
+        for task_id, entries in by_task.items()
         if any(entry["what"] == "child" for entry in entries)
     ]
     if parents:
-        _add_childrens(connection, found, parents)
-    _add_questions(connection, found)
-    return {task_id: sorted(entries, key=_urgency) for task_id, entries in found.items()}
+        _add_childrens(connection, by_task, parents)
+    _add_questions(connection, by_task)
+    return {task_id: sorted(entries, key=_urgency) for task_id, entries in by_task.items()}
 
 
 def counts(entries: list[Document]) -> Document:
@@ -98,12 +98,12 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
 
 
 def _own(connection: Connection, ids: list[str]) -> dict[str, list[Document]]:
-    found: dict[str, list[Document]] = {}
+    by_task: dict[str, list[Document]] = {}
     for row in task_list.waits(connection, ids):
         entry = _entry(row)
         if entry is not None:
-            found.setdefault(row["task_id"], []).append({"count": row["count"], **entry})
-    return found
+            by_task.setdefault(row["task_id"], []).append({"count": row["count"], **entry})
+    return by_task
 
 
 def _entry(row: dict[str, Any]) -> Document | None:
@@ -131,7 +131,7 @@ def _entry(row: dict[str, Any]) -> Document | None:
 
 
 def _add_childrens(
-    connection: Connection, found: dict[str, list[Document]], parents: list[str]
+    connection: Connection, by_task: dict[str, list[Document]], parents: list[str]
 ) -> None:
     """Let entries of children name the descendant whose wait is the most urgent, and its waits."""
     family = task_list.open_descendants(connection, parents)
@@ -148,15 +148,15 @@ def _add_childrens(
             by_root.setdefault(row["root"], []).append((row["id"], entries))
     for parent in set(parents) & set(by_root):
         task_id, entries = min(by_root[parent], key=lambda waiter: _urgency(waiter[1][0]))
-        for entry in found[parent]:
+        for entry in by_task[parent]:
             if entry["what"] == "child":
                 entry |= {"task": task_id, "waiting_for": entries}
 
 
-def _add_questions(connection: Connection, found: dict[str, list[Document]]) -> None:
+def _add_questions(connection: Connection, by_task: dict[str, list[Document]]) -> None:
     questions = [
         entry
-        for entries in found.values()
+        for entries in by_task.values()
         for outer in entries
         for entry in (outer, *outer.get("waiting_for", ()))
         if entry["what"] in ("person", "unknown")

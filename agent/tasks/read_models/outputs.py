@@ -48,7 +48,7 @@ def task_output(
     try:
         return render(graph.output, scope)
     except TemplateError as error:
-        raise OutputError(f"the workflow's output could not be made: {error}") from None
+        raise OutputError(f"the workflow's output could not be computed: {error}") from None
 
 
 def _ended(

@@ -39,8 +39,8 @@ def add_questions(connection: Connection, task_id: str, steps: list[Document]) -
     ]
     if not waiting:
         return
-    found = approval_rows.listed(connection, is_all=False, task_id=task_id, limit=len(steps))
-    by_id = {row.id: row for row, *_ in found}
+    approvals = approval_rows.listed(connection, is_all=False, task_id=task_id, limit=len(steps))
+    by_id = {row.id: row for row, *_ in approvals}
     for approval_id, on in waiting:
         row = by_id.get(approval_id)
         if row is not None:

@@ -62,7 +62,7 @@ def steps_with_state(
     connection: Connection, task_id: str, graph: Graph
 ) -> dict[str, dict[str, Json]]:
     """Return what each step of a task has read and written of `state`, by the step's id."""
-    found: dict[str, dict[str, Json]] = {}
+    documents: dict[str, dict[str, Json]] = {}
     if graph.reads_state:
         for step_id, document in state_rows.reads_of_task(connection, task_id):
             read = {
@@ -73,9 +73,9 @@ def steps_with_state(
                 }
                 for name, (version, value) in json.loads(document).items()
             }
-            found[step_id] = {"read": read, "written": []}
+            documents[step_id] = {"read": read, "written": []}
     if graph.may_write_state:
         for step_id, data in state_rows.changes_of_task(connection, task_id):
-            entry = found.setdefault(step_id, {"read": {}, "written": []})
+            entry = documents.setdefault(step_id, {"read": {}, "written": []})
             entry["written"] += json.loads(data)["changes"]
-    return found
+    return documents

@@ -147,7 +147,7 @@ def _usage(connection: Connection, row: dict[str, Any]) -> Document | None:
 
 def _items(connection: Connection, row: dict[str, Any], name: str) -> list[Json]:
     """Return the items of a group, failed ones first; of many only the first."""
-    found = step_views.items(connection, row["task_id"], row["index"], MAX_ITEMS)
+    items = step_views.items(connection, row["task_id"], row["index"], MAX_ITEMS)
     return [
         {
             "name": f"{name}[{item['parallel_index']}]",
@@ -156,7 +156,7 @@ def _items(connection: Connection, row: dict[str, Any], name: str) -> list[Json]
             "item": _loaded(item["item"]),
             "error": _loaded(item["error"]) if item["status"] != StepStatus.SUCCEEDED else None,
         }
-        for item in found
+        for item in items
     ]
 
 

@@ -55,14 +55,14 @@ def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
         raise NotFoundError(
-            f"{text!r} is no {what} id: give at least three characters of one (0-9, a-f)"
+            f"{text!r} is not a valid {what} id: give at least three characters of one (0-9, a-f)"
         )
-    found = like(text)
-    if not found:
+    ids = like(text)
+    if not ids:
         raise NotFoundError(f"there is no {what} {text}")
-    if len(found) > 1:
-        raise AmbiguousIdError(f"{text} could be any of: {', '.join(found)}")
-    return found[0]
+    if len(ids) > 1:
+        raise AmbiguousIdError(f"{text} could be any of: {', '.join(ids)}")
+    return ids[0]
 
 
 def short_id(task_id: str) -> str:
@@ -196,16 +196,16 @@ def current_waits(status: str, steps: list[dict[str, Json]]) -> list[dict[str, J
     """Return what each step of an open task waits on now, beside the step's name."""
     if status not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
         return []
-    found: list[dict[str, Json]] = []
+    documents: list[dict[str, Json]] = []
     for step in steps:
         match step["status"]:
             case StepStatus.RUNNING if step["delay"]:
-                found.append({"step": step["name"], **step["delay"]})
+                documents.append({"step": step["name"], **step["delay"]})
             case StepStatus.WAITING if not isinstance(person_waits.wait_of(step), Items):
-                found.append({"step": step["name"], **(step["waiting_on"] or {})})
+                documents.append({"step": step["name"], **(step["waiting_on"] or {})})
             case StepStatus.PENDING if step["attempt"] > 1 and step["wake_at"]:
-                found.append({"step": step["name"], "retry_at": step["wake_at"]})
-    return found
+                documents.append({"step": step["name"], "retry_at": step["wake_at"]})
+    return documents
 
 
 def read_events(
@@ -243,7 +243,7 @@ def parse_cursor(text: str | None) -> tuple[int, int]:
         return (-1, -1)
     xid, separator, event_id = text.partition("-")
     if not separator or not xid.isdigit() or not event_id.isdigit():
-        raise ValueError(f"{text!r} is no cursor: it looks like 123-456")
+        raise ValueError(f"{text!r} is not a cursor, such as 123-456")
     return (int(xid), int(event_id))
 
 
@@ -277,10 +277,10 @@ def step_logs(
 
 def find_artifact(connection: Connection, beginning: str) -> bytes:
     """Return the one large value whose hash begins with a text."""
-    found = artifact_rows.names_like(connection, beginning)
-    if len(found) > 1:
-        raise AmbiguousIdError(f"{beginning} could be any of: {', '.join(found)}")
-    content = artifact_rows.get(connection, found[0]) if found else None
+    names = artifact_rows.names_like(connection, beginning)
+    if len(names) > 1:
+        raise AmbiguousIdError(f"{beginning} could be any of: {', '.join(names)}")
+    content = artifact_rows.get(connection, names[0]) if names else None
     if content is None:
         raise NotFoundError(f"there is no artifact {beginning}")
     return content

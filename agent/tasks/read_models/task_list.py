@@ -57,13 +57,13 @@ def page(
     """
     searched = None
     if wanted.search is None:
-        found = task_list.ids(connection, wanted, limit + 1, before)
-        following = found[limit - 1] if len(found) > limit else None
+        ids = task_list.ids(connection, wanted, limit + 1, before)
+        following = ids[limit - 1] if len(ids) > limit else None
     else:
-        found, following, searched = _search(connection, wanted, limit, before)
+        ids, following, searched = _search(connection, wanted, limit, before)
     is_counted = has_total and wanted.search is None
     return {
-        "tasks": documents_of(connection, found[:limit]),
+        "tasks": documents_of(connection, ids[:limit]),
         "next": following,
         "total": task_list.count(connection, wanted, MAX_COUNTED) if is_counted else None,
         "searched": searched,
@@ -83,7 +83,7 @@ def parse_since(text: str, now: int) -> int:
             return now - round(parse_duration(text) * SECOND)
         except ValueError:
             raise ValueError(
-                f"{text!r} is no time: write how long ago, such as 2h or 7d, or a date or time, such"
+                f"{text!r} is not a time: write how long ago, such as 2h or 7d, or a date or time, such"
                 " as 2026-11-01 or 2026-11-01T09:30"
             ) from None
     try:
@@ -98,20 +98,20 @@ def _search(
     """Return the ids of tasks that a search finds, where to continue, and how far it got."""
     clock = connection.database.clock
     give_up = clock.monotonic() + SEARCH_SECONDS
-    found: list[str] = []
+    matches: list[str] = []
     oldest, count = before, 0
     while True:
         batch = task_list.matches(connection, wanted, _SEARCHED_AT_ONCE, oldest)
         for task_id, is_match in batch:
             oldest, count = task_id, count + 1
-            found += [task_id] * is_match
-            if len(found) == limit:
+            matches += [task_id] * is_match
+            if len(matches) == limit:
                 break
         is_end = len(batch) < _SEARCHED_AT_ONCE and (not batch or oldest == batch[-1][0])
-        if is_end or len(found) == limit or clock.monotonic() > give_up:
+        if is_end or len(matches) == limit or clock.monotonic() > give_up:
             break
     created = task_list.rows(connection, [oldest])[0]["created_at"] if count and oldest else None
-    return found, None if is_end else oldest, {"tasks": count, "back_to": to_iso(created)}
+    return matches, None if is_end else oldest, {"tasks": count, "back_to": to_iso(created)}
 
 
 def documents_of(connection: Connection, task_ids: list[str]) -> list[Document]:

@@ -17,21 +17,21 @@ MODELLED: Final = frozenset({"llm", "agent"})
 
 def transcript(connection: Connection, task_id: str, step: str) -> dict[str, Json]:
     """Return all calls of a step in their order: of an agent, its whole conversation."""
-    found = views.step_named(connection, task_id, step)
-    if found is None:
+    step_row = views.step_named(connection, task_id, step)
+    if step_row is None:
         raise NotFoundError(f"task {task_id} has no step called {step!r}")
     calls = [
         call_document(connection, row)
-        for row in views.calls(connection, task_id, step_id=found["id"])
+        for row in views.calls(connection, task_id, step_id=step_row["id"])
     ]
     return {
         "task": task_id,
         "step": step,
-        "kind": found["kind"],
-        "status": found["status"],
-        "attempt": found["attempt"],
+        "kind": step_row["kind"],
+        "status": step_row["status"],
+        "attempt": step_row["attempt"],
         "calls": calls,
-        "usage": usage(connection, task_id).get(found["id"], dict(_NOTHING)),
+        "usage": usage(connection, task_id).get(step_row["id"], dict(_NOTHING)),
     }
 
 

@@ -18,20 +18,20 @@ Document = dict[str, Any]
 
 def queues(connection: Connection) -> Document:
     """Return every queue that has open work or dead letters, by name."""
-    found: dict[str, Document] = {}
+    by_queue: dict[str, Document] = {}
     for queue, status, count, oldest in work_views.queue_counts(connection):
-        document = found.setdefault(queue, _empty(queue))
+        document = by_queue.setdefault(queue, _empty(queue))
         document[status] = int(count)
         if status == "queued":
             document["oldest_at"] = to_iso(int(oldest))
     for queue, count in work_views.dead_counts(connection):
-        found.setdefault(queue, _empty(queue))["dead"] = int(count)
+        by_queue.setdefault(queue, _empty(queue))["dead"] = int(count)
     for queue, *lease in work_views.leases(connection, MOST_LEASES):
-        document = found.setdefault(queue, _empty(queue))
+        document = by_queue.setdefault(queue, _empty(queue))
         document["leases"].append(_lease(lease))
-    for document in found.values():
+    for document in by_queue.values():
         document["claimants"] = sorted({lease["worker"] for lease in document["leases"]})
-    return {"queues": [found[name] for name in sorted(found)]}
+    return {"queues": [by_queue[name] for name in sorted(by_queue)]}
 
 
 def _empty(queue: str) -> Document:

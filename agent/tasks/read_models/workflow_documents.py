@@ -34,13 +34,13 @@ def workflow_document(
             " directory, and `agent run` the file that it runs"
         )
     wanted = versions[0].number if number is None else number
-    found = next((version for version in versions if version.number == wanted), None)
-    if found is None:
+    chosen = next((version for version in versions if version.number == wanted), None)
+    if chosen is None:
         numbers = ", ".join(str(version.number) for version in reversed(versions))
         raise NotFoundError(f"workflow {name!r} has no version {wanted}; it has {numbers}")
-    graph, source = _texts(connection, found)
+    graph, source = _texts(connection, chosen)
     return {
-        **_summary(found, graph),
+        **_summary(chosen, graph),
         "graph": graph,
         "source": source,
         "versions": [
@@ -57,9 +57,9 @@ def workflow_document(
 
 
 def _texts(connection: Connection, version: Version) -> tuple[Json, str | None]:
-    found = workflow_versions.texts_of(connection, version.name, version.number)
-    assert found is not None, version
-    graph, source = found
+    texts = workflow_versions.texts_of(connection, version.name, version.number)
+    assert texts is not None, version
+    graph, source = texts
     return json.loads(graph), source
 
 

@@ -45,7 +45,7 @@ def create_child(
     """
     name = request.workflow
     if locked.task.depth >= max_depth:
-        message = f"tasks may be nested {max_depth} deep, and this is that deep already"
+        message = f"tasks may be nested {max_depth} deep, and this one is already at that depth"
         _refuse(locked, step, request, StepError("too_deep", "limit", message))
         return None
     trigger: dict[str, Json] = {"parent": locked.task.id, "step": locked.definition(step).name}
@@ -55,12 +55,12 @@ def create_child(
     before = retried_children.take_up(tx, locked, step, request, trigger, graphs)
     if before is not None:
         return _continue_from(tx, locked, step, request, before)
-    found = workflow_versions.latest(tx, name)
-    if found is None:
+    latest = workflow_versions.latest(tx, name)
+    if latest is None:
         message = f"there is no workflow called {name!r}"
         _refuse(locked, step, request, StepError("no_such_workflow", "input", message))
         return None
-    version, _, source, path = found
+    version, _, source, path = latest
     graph = graphs.get(tx, name, version)
     try:
         values = check_inputs(graph, dict(request.input or {}))

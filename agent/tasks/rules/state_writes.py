@@ -37,8 +37,8 @@ class LockedState:
         self._tx = tx
         self._now = now
         self._locked, rows = state_rows.lock(tx, keys, is_waiting=is_waiting)
-        found = {(scope, name): StateValue(version, value) for scope, name, version, value in rows}
-        self.values = {key: found.get(key, ABSENT) for key in self._locked}
+        stored = {(scope, name): StateValue(version, value) for scope, name, version, value in rows}
+        self.values = {key: stored.get(key, ABSENT) for key in self._locked}
         self._counts: dict[str, list[int]] = {}
         """How many values and names a scope has, once that matters."""
         self._written: list[StateRow] = []

@@ -2,8 +2,8 @@
 
 A plan is made outside of any transaction, from a trigger at one version; `firing` applies it.
 
-The **fate** of an instant or an item is its recorded `FiringStatus`: a task was started or queued for it, or
-it was skipped or missed. Each gets exactly one.
+The **fate** of an instant or an item is its recorded `FiringStatus`: whether a task was started or queued for
+it, or why not. Each gets exactly one.
 """
 
 from dataclasses import dataclass, field

@@ -30,25 +30,25 @@ _MOST_SHOWN: Final = 60
 
 def differences(old: Step, new: Step) -> list[str]:
     """Return how a step that was kept differs in another version; empty where it fits."""
-    found = [
+    changes = [
         f"{key}: {_shown(getattr(old, name))} is now {_shown(getattr(new, name))}"
         for name, key in _COMPARED.items()
         if getattr(old, name) != getattr(new, name)
     ]
     if old.kind == new.kind:
-        found += _config_differences(old.config, new.config, old.kind)
-    return found
+        changes += _config_differences(old.config, new.config, old.kind)
+    return changes
 
 
 def _config_differences(old: Mapping[str, Json], new: Mapping[str, Json], path: str) -> list[str]:
-    found: list[str] = []
+    changes: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         before, after, name = old.get(key), new.get(key), f"{path}.{key}"
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _config_differences(before, after, name)
+            changes += _config_differences(before, after, name)
         elif canonical_json(before) != canonical_json(after):
-            found.append(f"{name}: {_shown(before)} is now {_shown(after)}")
-    return found
+            changes.append(f"{name}: {_shown(before)} is now {_shown(after)}")
+    return changes
 
 
 def _shown(value: object) -> str:
@@ -74,7 +74,7 @@ class Misfits:
         lost = [name for name in before if name not in now]
         for name in lost:
             if name not in self._new.index_of:
-                self._found[name] = "it succeeded, and is no step of that version"
+                self._found[name] = "it succeeded, and that version has no such step"
                 continue
             new = self._new.steps[self._new.index_of[name]]
             changed = differences(self._old.steps[self._old.index_of[name]], new)
@@ -92,7 +92,7 @@ class Misfits:
             if name in kept or name in self._found:
                 continue
             if name not in self._new.index_of:
-                self._found[name] = "it has acted, and is no step of that version"
+                self._found[name] = "it has acted, and that version has no such step"
                 continue
             new = self._new.steps[self._new.index_of[name]]
             if new.kind != kind:

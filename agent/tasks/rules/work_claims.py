@@ -78,9 +78,9 @@ def find_candidates(claims: Sequence[WorkClaim], claimed: Rows, queued: Rows) ->
             else:
                 spent.add(claim)
     is_any_fresh = any(claim not in repeated and claim not in spent for claim in claims)
-    found = [Candidate(*row) for row in queued] if is_any_fresh else []
-    found.sort(key=lambda one: (one.priority, one.work_id))
-    return Candidates(found, repeated, spent)
+    unclaimed = [Candidate(*row) for row in queued] if is_any_fresh else []
+    unclaimed.sort(key=lambda one: (one.priority, one.work_id))
+    return Candidates(unclaimed, repeated, spent)
 
 
 def grant(

@@ -81,5 +81,5 @@ def _error(locked: LockedTask, row: WorkRow) -> StepError:
         seconds = row.start_within_us / SECOND
         text = f"job never started: {worker} claimed it and did not begin within {seconds:g} s"
         return StepError("never_started", "timeout", text)
-    text = f"heartbeat timeout: nothing was heard of {worker} for {row.lease_us / SECOND:g} s"
+    text = f"heartbeat timeout: no call of {worker} for {row.lease_us / SECOND:g} s"
     return StepError("heartbeat_timeout", "timeout", text)

@@ -30,8 +30,8 @@ class GraphCache:
 
     def _find(self, tx: Connection, name: str, version: int) -> tuple[Graph, str | None]:
         key = (name, version)
-        found = self._known.get(key)
-        if found is None:
+        cached = self._known.get(key)
+        if cached is None:
             try:
                 text, text_hash, path = workflow_versions.graph_text(tx, name, version)
                 graph = Graph.stored(text, text_hash)
@@ -39,17 +39,17 @@ class GraphCache:
                 why = "it does not exist" if isinstance(error, LookupError) else _first(error)
                 message = f"version {version} of the workflow {name!r} cannot be read: {why}"
                 raise UnreadableError(message) from error
-            found = self._known[key] = (graph, path)
+            cached = self._known[key] = (graph, path)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
         else:
             # To the end. A default: another thread that reads for a page may have dropped it.
-            self._known[key] = self._known.pop(key, found)
-        return found
+            self._known[key] = self._known.pop(key, cached)
+        return cached
 
 
 def _first(error: Any) -> str:
     """Return the first of pydantic's errors."""
-    found = error.errors()[0]
-    where = ".".join(map(str, found["loc"]))
-    return f"{where}: {found['msg']}" if where else str(found["msg"])
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])

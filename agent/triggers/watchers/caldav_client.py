@@ -153,9 +153,11 @@ async def find_calendar(
         home = (await _first(response, context))["home"]
     response = await client.propfind(urljoin(response.url, home or ""), _ABOUT, 1)
     check_status(response, 207)
-    found = await _resources(response, context)
+    resources = await _resources(response, context)
     calendars = [
-        collection for collection in found if collection["is_calendar"] and collection["has_events"]
+        collection
+        for collection in resources
+        if collection["is_calendar"] and collection["has_events"]
     ]
     return urljoin(response.url, str(_chosen(url, calendars, name)["href"]))
 
@@ -184,19 +186,19 @@ def _is_named(resource: dict[str, Json], name: str) -> bool:
 
 async def _resources(response: Response, context: PollContext) -> list[dict[str, Json]]:
     try:
-        found: list[dict[str, Json]] = await parse_apart(
+        resources: list[dict[str, Json]] = await parse_apart(
             "caldav_document", response.body, {}, context
         )
     except SourceError as error:
         raise SourceError(redact(f"the answer of {shown(response.url)} {error}")) from None
-    return found
+    return resources
 
 
 async def _first(response: Response, context: PollContext) -> dict[str, Json]:
-    found = await _resources(response, context)
-    if not found:
+    resources = await _resources(response, context)
+    if not resources:
         raise SourceError(f"the answer of {shown(response.url)} is empty")
-    return found[0]
+    return resources[0]
 
 
 async def _authorization(keys: dict[str, Any]) -> dict[str, str]:

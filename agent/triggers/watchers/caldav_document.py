@@ -49,7 +49,7 @@ def _resources(body: bytes) -> list[tuple[str, Any]]:
         raise UnreadableError(f"is not the XML of a CalDAV server: {error}") from None
     if root.tag != names.MULTISTATUS:
         raise UnreadableError("is not the XML of a CalDAV server")
-    found: list[tuple[str, Any]] = []
+    resources: list[tuple[str, Any]] = []
     for response in root.iterfind(names.RESPONSE):
         href = (response.findtext(names.HREF) or "").strip()
         code = _code(response)
@@ -64,8 +64,8 @@ def _resources(body: bytes) -> list[tuple[str, Any]]:
             if _code(part) == "200":
                 for group in part.iterfind(names.PROP):
                     properties.extend(list(group))
-        found.append((href, properties))
-    return found
+        resources.append((href, properties))
+    return resources
 
 
 def _code(element: Any) -> str:

@@ -64,16 +64,16 @@ class CalendarSource:
             reason = "the watcher reads another calendar now"
         known: dict[str, Json] = {} if cursor is None or reason is not None else cursor
         now_us = context.clock.now()
-        where, found = await self._read(known, now_us, context)
-        items = [Item(bounded_key(event["key"]), event["data"]) for event in found["starting"]]
+        where, parsed = await self._read(known, now_us, context)
+        items = [Item(bounded_key(event["key"]), event["data"]) for event in parsed["starting"]]
         versions: dict[str, str] | None = None
         if self._reads_versions:
-            changes, versions = self._compare(found["events"], known.get("versions"))
+            changes, versions = self._compare(parsed["events"], known.get("versions"))
             # A kind that an edit of the definition adds begins with what is there.
             items += changes if not known or known["versions"] is not None else []
-        if found["unreadable"]:
+        if parsed["unreadable"]:
             log.warning(
-                "calendar.unreadable_events", calendar=shown(where), uids=found["unreadable"]
+                "calendar.unreadable_events", calendar=shown(where), uids=parsed["unreadable"]
             )
         new_cursor = {
             "definition": self._definition,
@@ -85,7 +85,7 @@ class CalendarSource:
             [Item(item.key, redact_value(item.data)) for item in items],
             new_cursor,
             new_baseline=reason,
-            next_seconds=_seconds_until(found["next_us"], now_us),
+            next_seconds=_seconds_until(parsed["next_us"], now_us),
         )
 
     def _check(self) -> None:
@@ -154,13 +154,13 @@ class CalendarSource:
             "most_items": min(context.most_items, _MOST_EVENTS),
         }
         try:
-            found: dict[str, Json] = await parse_apart(
+            parsed: dict[str, Json] = await parse_apart(
                 "calendar_document", response.body, options, context
             )
         except SourceError as error:
             kind = response.content_type[:80] or "without a content type"
             raise SourceError(f"{shown(response.url)} ({kind}) {error}") from None
-        return found
+        return parsed
 
     def _compare(
         self, events: list[dict[str, Json]], before: dict[str, str] | None

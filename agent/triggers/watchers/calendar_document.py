@@ -270,11 +270,11 @@ def _text(event: _Component, name: str, most: int) -> str:
 
 def _people(event: _Component, name: str) -> list[dict[str, Any]]:
     values = event.get(name, [])
-    found: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     for value in values if isinstance(values, list) else [values]:
         with suppress(Exception):
-            found.append(_person(value))
-    return found
+            events.append(_person(value))
+    return events
 
 
 def _person(value: Any) -> dict[str, Any]:

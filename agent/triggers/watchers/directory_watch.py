@@ -202,13 +202,13 @@ class DirectoryWatch:
     def _concerned(self, changes: Changes) -> set[Member]:
         """Return the listeners that changes concern; called in the library's thread."""
         routes = self._routes
-        found = set()
+        concerned = set()
         for change, path in changes:
             for directory in (path, path.rpartition("/")[0] or "/"):
                 for member in routes.get(directory, ()):
-                    if member not in found and member.concerns(change, path):
-                        found.add(member)
-        return found
+                    if member not in concerned and member.concerns(change, path):
+                        concerned.add(member)
+        return concerned
 
     def _answer(self, error: OSError | None) -> None:
         """Tell the listeners that wait whether their directories are watched."""

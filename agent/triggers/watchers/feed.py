@@ -53,11 +53,12 @@ class FeedSource:
             "most_items": context.most_items,
         }
         try:
-            found = await parse_apart("feed_document", fetched.body, options, context)
+            parsed = await parse_apart("feed_document", fetched.body, options, context)
         except SourceError as error:
             raise http_poll.unreadable(self._keys["url"], fetched, error) from None
         items = [
-            Item(http_poll.redact(one["key"]), http_poll.redact_value(one["data"])) for one in found
+            Item(http_poll.redact(one["key"]), http_poll.redact_value(one["data"]))
+            for one in parsed
         ]
         return Poll(
             items=items,

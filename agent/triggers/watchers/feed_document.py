@@ -64,18 +64,18 @@ def _xml_feed(body: bytes, options: dict[str, Any]) -> tuple[str, list[_Entry]]:
     # moves would show all its entries as new ones.
     headers = {"content-type": options["content_type"]}
     # A stream: bytes alone would be tried as the name of a file.
-    found = feedparser.parse(
+    parsed = feedparser.parse(
         io.BytesIO(body),
         response_headers=headers,
         sanitize_html=False,
         resolve_relative_uris=False,
     )
-    if not found.get("version"):
+    if not parsed.get("version"):
         raise UnreadableError("is not a feed")
-    if found.get("bozo") and not _END_OF_FEED.search(body[-_TAIL_BYTES:].replace(b"\0", b"")):
+    if parsed.get("bozo") and not _END_OF_FEED.search(body[-_TAIL_BYTES:].replace(b"\0", b"")):
         # The library repairs what is malformed, but an entry that was cut would be recorded as it is.
         raise UnreadableError("the feed is malformed, and its end is missing")
-    return _line(found["feed"].get("title")), [_xml_entry(entry) for entry in found["entries"]]
+    return _line(parsed["feed"].get("title")), [_xml_entry(entry) for entry in parsed["entries"]]
 
 
 def _xml_entry(entry: Any) -> _Entry:
@@ -104,16 +104,16 @@ def _xml_entry(entry: Any) -> _Entry:
 
 def _json_feed(body: bytes) -> tuple[str, list[_Entry]]:
     try:
-        found = json.loads(body.decode("utf-8-sig"))
+        document = json.loads(body.decode("utf-8-sig"))
     except ValueError:
         raise UnreadableError("is neither a feed nor JSON") from None
-    version = found.get("version")
-    items = found.get("items")
+    version = document.get("version")
+    items = document.get("items")
     if not isinstance(version, str) or not _JSON_FEED.match(version):
         raise UnreadableError("is JSON, but not a JSON Feed")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UnreadableError("the `items` of the JSON Feed are not a list of objects")
-    return _line(found.get("title")), [_json_entry(item) for item in items]
+    return _line(document.get("title")), [_json_entry(item) for item in items]
 
 
 def _json_entry(item: dict[str, Any]) -> _Entry:

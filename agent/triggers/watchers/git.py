@@ -117,7 +117,7 @@ class GitSource:
         }
         refs = await _list(repository, bool(self._tags), context)
         if before["branches"] and not refs.branches:
-            raise SourceError(f"{repository.shown} shows no branch any more: is it complete?")
+            raise SourceError(f"{repository.shown} has no branches any more: is it complete?")
         head = refs.head or before["head"]
         branches = self._watched(refs, before["branches"], head, repository)
         tags = {name: at for name, at in refs.tags.items() if _matches(name, self._tags)}

@@ -44,9 +44,9 @@ def search(
     if count == 0:
         return []
     if filters:
-        found = _search_by_headers(connection, filters)
-        if found is not None:
-            return found[-most:]
+        uids = _search_by_headers(connection, filters)
+        if uids is not None:
+            return uids[-most:]
     return _uids(connection, f"{max(count - most + 1, 1)}:*")[-most:]
 
 
@@ -70,8 +70,8 @@ def _uids(connection: ImapConnection, criteria: str, charset: str | None = None)
 
 def fetch_headers(connection: ImapConnection, uids: list[int]) -> list[Fetched]:
     """Return the headers of messages, ascending by UID; messages that are gone are left out."""
-    found = _fetch(connection, uids, f"BODY.PEEK[HEADER.FIELDS ({_HEADERS})]<0.{_HEADER_BYTES}>")
-    return [found[uid] for uid in uids if uid in found]
+    fetched = _fetch(connection, uids, f"BODY.PEEK[HEADER.FIELDS ({_HEADERS})]<0.{_HEADER_BYTES}>")
+    return [fetched[uid] for uid in uids if uid in fetched]
 
 
 def fetch(
@@ -97,8 +97,8 @@ def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[in
 
 def read_responses(lines: list[Any]) -> list[Fetched]:
     """Return the messages of an answer to FETCH, as the standard client returns it."""
-    found = (_fetched(response) for response in _responses(lines))
-    return [message for message in found if message is not None]
+    fetched = (_fetched(response) for response in _responses(lines))
+    return [message for message in fetched if message is not None]
 
 
 def _responses(lines: list[Any]) -> Iterator[list[Any]]:

@@ -96,21 +96,25 @@ class MailSource:
     async def poll(self, cursor: Json, context: PollContext) -> Poll:
         """Return the new messages, or the newest ones of a new baseline."""
         connection = _connection(self._keys, context)
-        found = await _run(connection, lambda: self._collect(connection, cursor, context), context)
+        collected = await _run(
+            connection, lambda: self._collect(connection, cursor, context), context
+        )
         return Poll(
-            await self._items(found, connection.folder, context),
+            await self._items(collected, connection.folder, context),
             {
                 "mailbox": self._mailbox,
                 "uidvalidity": connection.folder.uidvalidity,
-                "uid": found.last_uid,
+                "uid": collected.last_uid,
             },
-            new_baseline=found.reason,
-            next_seconds=0.0 if found.has_more else None,
+            new_baseline=collected.reason,
+            next_seconds=0.0 if collected.has_more else None,
         )
 
-    async def _items(self, found: "_Collected", folder: Folder, context: PollContext) -> list[Item]:
+    async def _items(
+        self, collected: "_Collected", folder: Folder, context: PollContext
+    ) -> list[Item]:
         """Parse the messages apart from the agent: anyone can send anything."""
-        if not found.messages:
+        if not collected.messages:
             return []
         options = {
             "folder": self._folder,
@@ -119,13 +123,13 @@ class MailSource:
                 {
                     "uid": message.uid,
                     "size": message.size_bytes,
-                    "has_body": message.uid in found.with_body,
+                    "has_body": message.uid in collected.with_body,
                     "length": len(message.raw),
                 }
-                for message in found.messages
+                for message in collected.messages
             ],
         }
-        body = b"".join(mail.raw for mail in found.messages)
+        body = b"".join(mail.raw for mail in collected.messages)
         parsed = await parse_apart("mail_document", body, options, context)
         return [
             Item(f"{folder.uidvalidity}:{data['uid']}", everywhere.redact_value(data))
@@ -161,16 +165,16 @@ class MailSource:
     ) -> "_Collected":
         uids = search(connection, self._filters, min(context.most_items, _BASELINE))
         # A message that arrived since the folder was opened may be among them.
-        found = _Collected(max([connection.folder.uidnext - 1, *uids]), reason=reason)
+        collected = _Collected(max([connection.folder.uidnext - 1, *uids]), reason=reason)
         for start in range(0, len(uids), _HEADER_CHUNK):
             headers = fetch_headers(connection, uids[start : start + _HEADER_CHUNK])
-            found.messages += [header for header in headers if self._matches(header)]
+            collected.messages += [header for header in headers if self._matches(header)]
         if reason is None:
-            newest = found.messages[-_CHUNK:]
-            del found.messages[-_CHUNK:]
+            newest = collected.messages[-_CHUNK:]
+            del collected.messages[-_CHUNK:]
             for group in _groups(newest):
-                found.add(group, fetch(connection, group, _MESSAGE_BYTES))
-        return found
+                collected.add(group, fetch(connection, group, _MESSAGE_BYTES))
+        return collected
 
     def _new_messages(
         self, connection: ImapConnection, last: int, context: PollContext
@@ -178,25 +182,27 @@ class MailSource:
         stop_at = context.clock.monotonic() + context.timeout_seconds * _SHARE_OF_TIMEOUT
         uids = search(connection, {}, None, after=last)
         page = uids[: min(context.most_items, _PAGE)]
-        found = _Collected(last, has_more=True)
+        collected = _Collected(last, has_more=True)
         for start in range(0, len(page), _CHUNK):
             chunk = page[start : start + _CHUNK]
             kept = [header for header in fetch_headers(connection, chunk) if self._matches(header)]
             for group in _groups(kept):
                 is_late = context.clock.monotonic() >= stop_at
-                if found.messages and (is_late or found.size_bytes >= _PAGE_BYTES):
-                    return found
-                found.add(group, fetch(connection, group, _MESSAGE_BYTES))
-                found.last_uid = group[-1].uid
-            found.last_uid = chunk[-1]
-        found.has_more = len(page) < len(uids)
-        return found
+                if collected.messages and (is_late or collected.size_bytes >= _PAGE_BYTES):
+                    return collected
+                collected.add(group, fetch(connection, group, _MESSAGE_BYTES))
+                collected.last_uid = group[-1].uid
+            collected.last_uid = chunk[-1]
+        collected.has_more = len(page) < len(uids)
+        return collected
 
-    def _matches(self, found: Fetched) -> bool:
+    def _matches(self, fetched: Fetched) -> bool:
         """Whether a message passes the filters; one whose headers cannot be read does not."""
         if not self._filters:
             return True
-        data = describe(self._folder, found.uid, found.raw, size=found.size_bytes, has_body=False)
+        data = describe(
+            self._folder, fetched.uid, fetched.raw, size=fetched.size_bytes, has_body=False
+        )
         address = data["from"] or {"name": "", "address": ""}
         shown = {
             "sender": f"{address['name']} <{address['address']}>",

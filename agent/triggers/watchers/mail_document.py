@@ -29,16 +29,16 @@ def parse(body: bytes, options: dict[str, Any]) -> list[dict[str, Any]]:
     """
     signal.signal(signal.SIGVTALRM, _stop)
     left = options["seconds"] * _SHARE
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     start = 0
     for message in options["messages"]:
         raw = body[start : start + message["length"]]
         start += message["length"]
         started = time.process_time()
         seconds = max(min(_MESSAGE_SECONDS, left), _LEAST_SECONDS)
-        found.append(_parse_one(options["folder"], raw, message, seconds))
+        items.append(_parse_one(options["folder"], raw, message, seconds))
         left -= time.process_time() - started
-    return found
+    return items
 
 
 def _parse_one(folder: str, raw: bytes, message: dict[str, Any], seconds: float) -> dict[str, Any]:

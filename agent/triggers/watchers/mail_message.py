@@ -52,8 +52,8 @@ def describe(folder: str, uid: int, raw: bytes, *, size: int, has_body: bool) ->
 def unparsed(folder: str, uid: int, size: int, problem: str) -> dict[str, Json]:
     """Return the data of a message that cannot be parsed at all."""
     error = bounded(f"the message cannot be parsed: {problem}")
-    found = {"uid": uid, "folder": folder, "size": size}
-    return found | _NO_HEADERS | _NO_BODY | {"error": error}
+    identity = {"uid": uid, "folder": folder, "size": size}
+    return identity | _NO_HEADERS | _NO_BODY | {"error": error}
 
 
 def _fitting(data: dict[str, Json]) -> dict[str, Json]:

@@ -150,15 +150,15 @@ def _searched(document: Any, expression: str) -> Any:
 
 def _matched(text: str, pattern: str) -> str:
     try:
-        found = re.search(pattern, text)
+        match = re.search(pattern, text)
     except (re.error, OverflowError) as error:
         raise UnreadableError(
             f"pattern: {pattern!r} is not a regular expression: {error}"
         ) from None
-    if found is None:
+    if match is None:
         raise UnreadableError(f"nothing on the page matches pattern: {pattern!r}")
-    group = found[1] if found.re.groups else None
-    return found[0] if group is None else group
+    group = match[1] if match.re.groups else None
+    return match[0] if group is None else group
 
 
 def _json(text: str) -> Any:

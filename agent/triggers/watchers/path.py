@@ -130,25 +130,25 @@ class PathSource:
     def _compare(self, path: WatchedPath, cursor: dict[str, Json] | None, seen: "_Seen") -> Poll:
         """Return what a scan means after the snapshot of the last poll."""
         timed, snapshot = seen.timed, seen.snapshot
-        found, device, is_file = timed.found, timed.found.device, timed.found.is_file
+        scanned, device, is_file = timed.found, timed.found.device, timed.found.is_file
         if cursor is not None:
             snapshot, device = _read_snapshot(cursor), cursor["device"]
-            _check_device(path, cursor, snapshot, found)
+            _check_device(path, cursor, snapshot, scanned)
             is_file = cursor["is_file"] if is_file is None else is_file
-        rules = Rules(self._quiet_us, self._ignores_inodes or device != found.device)
+        rules = Rules(self._quiet_us, self._ignores_inodes or device != scanned.device)
         observation = path_snapshot.observe(
-            snapshot, found.files, timed.begun_us, timed.ended_us, rules
+            snapshot, scanned.files, timed.begun_us, timed.ended_us, rules
         )
         next_seconds = None
         if observation.next_us is not None:
             next_seconds = max(_SOONEST_SECONDS, (observation.next_us - timed.ended_us) / SECOND)
-        if cursor is not None and observation.snapshot == snapshot and device == found.device:
+        if cursor is not None and observation.snapshot == snapshot and device == scanned.device:
             return Poll([], cursor, next_seconds=next_seconds, is_cursor_kept=True)
         after = {
             "v": _VERSION,
             "of": path.selection,
             "is_file": is_file,
-            "device": found.device,
+            "device": scanned.device,
             "written_us": timed.ended_us,
             "files": len(observation.snapshot),
             "snapshot": path_snapshot.encode(observation.snapshot),
@@ -172,12 +172,12 @@ class PathSource:
         future = poll_threads.start(context, lambda: scan(path, stop))
         abandoned.pop(path, None)
         try:
-            found = await asyncio.shield(future)
+            result = await asyncio.shield(future)
         except asyncio.CancelledError:
             stop.set()
             abandoned[path] = future
             raise
-        return _Timed(found, begun_us, context.clock.now())
+        return _Timed(result, begun_us, context.clock.now())
 
 
 def _pause_us(cursor: dict[str, Json], now_us: int) -> int:
@@ -201,15 +201,19 @@ def _read_snapshot(cursor: dict[str, Json]) -> Snapshot:
 
 
 def _check_device(
-    path: WatchedPath, cursor: dict[str, Json], snapshot: Snapshot, found: Scan
+    path: WatchedPath, cursor: dict[str, Json], snapshot: Snapshot, scanned: Scan
 ) -> None:
     """Refuse what looks like an unmounted file system, not like deleted files."""
-    if found.is_file is None and not cursor["is_file"]:
+    if scanned.is_file is None and not cursor["is_file"]:
         raise SourceError(
             f"the directory {storable(path.root)} is gone: it was removed, renamed or unmounted"
         )
     known = [name for name, entry in snapshot.items() if entry.counted is not None]
-    if cursor["device"] != found.device and known and not any(map(found.files.__contains__, known)):
+    if (
+        cursor["device"] != scanned.device
+        and known
+        and not any(map(scanned.files.__contains__, known))
+    ):
         raise SourceError(
             f"{storable(path.root)} is on another file system than before, without any of the"
             f" {len(known)} known files: is it mounted? If it was moved, give the watcher another"

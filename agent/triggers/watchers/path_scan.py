@@ -100,7 +100,7 @@ class Listing:
 
 def directories(path: WatchedPath, stop: threading.Event) -> Listing:
     """Return the directories whose changes concern a watched path."""
-    found: dict[str, int] = {}
+    inodes: dict[str, int] = {}
     try:
         status = _status(path.root)
         if status is not None and not stat.S_ISDIR(status.st_mode):
@@ -108,12 +108,12 @@ def directories(path: WatchedPath, stop: threading.Event) -> Listing:
             return Listing({str(parent): parent.stat().st_ino}, is_directory=False)
         if status is not None:
             if path.is_recursive:
-                _walk(path, status.st_dev, stop, lambda _: False, found)
+                _walk(path, status.st_dev, stop, lambda _: False, inodes)
             else:
                 # Only whether it can be read: it may have very many files.
                 os.scandir(path.root).close()
-                found[path.root] = status.st_ino
-            return Listing(found)
+                inodes[path.root] = status.st_ino
+            return Listing(inodes)
     except (OSError, SourceError):
         pass
     return Listing(_nearest(path.root), is_there=False, is_directory=False)

@@ -46,22 +46,22 @@ class UrlSource:
         fetched = await http_poll.get(self._keys, known, context)
         if fetched.body is None:
             return Poll(cursor={**known, **fetched.cursor}, is_unchanged=True)
-        found = await self._find(fetched, fetched.body, context)
+        value = await self._find(fetched, fetched.body, context)
         new_baseline = http_poll.changed_definition(self._keys, known)
-        if found["hash"] == known.get("hash") and new_baseline is None:
+        if value["hash"] == known.get("hash") and new_baseline is None:
             return Poll(cursor={**known, **fetched.cursor}, is_unchanged=True)
         # The first number comes from the clock: a cursor that was reset must not use a number again.
         number = known.get("number", context.clock.now() // SECOND) + 1
         data = {
             "url": http_poll.redact(http_poll.without_password(self._keys["url"])),
-            "value": found["value"],
+            "value": value["value"],
             "previous": known.get("value"),
-            "is_cut": found["is_cut"],
+            "is_cut": value["is_cut"],
             "changed_at": to_iso(context.clock.now()),
         }
-        state = {"hash": found["hash"], "number": number, "value": found["value"]}
+        state = {"hash": value["hash"], "number": number, "value": value["value"]}
         return Poll(
-            items=[Item(f"{number}:{found['hash']}", data)],
+            items=[Item(f"{number}:{value['hash']}", data)],
             cursor={**fetched.cursor, **state},
             new_baseline=new_baseline,
         )

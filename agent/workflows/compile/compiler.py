@@ -108,7 +108,7 @@ class _Compiler:
             return "indent the steps, by two spaces each"
         written = self._value.get(key)
         is_step = isinstance(written, dict) and any(name in self._kinds for name in written)
-        return f"indent it: a step {key!r} stands below steps" if is_step else None
+        return f"indent it: a step {key!r} belongs below steps" if is_step else None
 
     def _inputs(self, keys: WorkflowKeys | None) -> dict[str, Any]:
         """Return the declared inputs; of a file with problems, those that are valid."""

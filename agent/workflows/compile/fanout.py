@@ -49,7 +49,7 @@ def read_fanout(
     elif "parallel" in written:
         return _parallel(keys, steps, inputs, near, refuse)
     elif keys.concurrency is not None:
-        refuse("concurrency", "concurrency goes with foreach or parallel", None)
+        refuse("concurrency", "concurrency needs foreach or parallel", None)
     return None
 
 

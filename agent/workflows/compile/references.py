@@ -131,12 +131,12 @@ class References:
 
         `also` are further names that are known in it.
         """
-        found = Reads()
+        reads = Reads()
         for place, text in templates_in(value, path):
             parsed = self._parsed(text, place, also)
             if parsed is not None:
-                found = found.joined(self._check(parsed, place, step, has_items, also))
-        return found
+                reads = reads.joined(self._check(parsed, place, step, has_items, also))
+        return reads
 
     def check_expression(
         self,
@@ -171,11 +171,11 @@ class References:
         try:
             return parse(text)
         except TemplateError as error:
-            found = template_hints.corrected(text)
-            if found is None:
+            corrected = template_hints.corrected(text)
+            if corrected is None:
                 self._refuse(path, str(error))
                 return None
-            meant, rule = found
+            meant, rule = corrected
             self._refuse(path, str(error), f"{rule}: {meant}")
             return parse(meant)
 

@@ -64,7 +64,7 @@ def names_read_whole(lookups: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 def _lookups(expressions: "list[tuple[str, ...]]") -> tuple[Path, ...] | None:
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for left, filters, right in expressions:
         if not {name.strip() for name in filters.split("|")[1:]} <= FILTERS:
             return None
@@ -74,8 +74,8 @@ def _lookups(expressions: "list[tuple[str, ...]]") -> tuple[Path, ...] | None:
             path = read_lookup(chain)
             if path is None or len(path) > _MAX_PARTS or not _is_readable(str(path[0])):
                 return None
-            found[path] = None
-    return tuple(found)
+            paths[path] = None
+    return tuple(paths)
 
 
 def _is_readable(name: str) -> bool:

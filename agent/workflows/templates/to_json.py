@@ -58,7 +58,9 @@ def _charged(values: Any, meter: Meter) -> Iterator[Any]:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise TemplateError(f"the template yields a mapping with the key {key!r}, which is no text")
+        raise TemplateError(
+            f"the template yields a mapping with the key {key!r}, which is not a text"
+        )
     return key
 
 

@@ -35,7 +35,7 @@ def explain(error: MarkedYAMLError, language: str) -> tuple[Any, str, str | None
         message = "there cannot be a ':' here"
         hint = "put a text that holds ': ' in quotes, or check the indentation"
     elif problem.startswith("expected <block end>"):
-        message = "this does not fit what stands above it"
+        message = "this does not fit the lines above it"
         hint = "check the indentation, the dashes and the quotes"
     else:
         message = problem or context or "it cannot be read"

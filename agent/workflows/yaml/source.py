@@ -250,7 +250,7 @@ class _Builder:
         # An anchor is known once its value is complete, so no value can contain itself.
         anchored = self._anchors.get(event.anchor)
         if anchored is None:
-            self._stop(event.start_mark, f"*{event.anchor} stands before &{event.anchor} is set")
+            self._stop(event.start_mark, f"*{event.anchor} is used before &{event.anchor} is set")
         assert anchored is not None
         return anchored
 

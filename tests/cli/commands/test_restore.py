@@ -54,7 +54,7 @@ def test_mistakes_are_explained(cli: Cli) -> None:
     task_id, _ = started(cli)
     cli.write("letter.txt", "no database\n" * 500)
     assert "there is no file" in cli("db", "restore", "none.db", code=5).err
-    assert "no database of ours" in cli("db", "restore", "letter.txt", code=5).err
+    assert "not a database of an agent" in cli("db", "restore", "letter.txt", code=5).err
     assert "is the database itself" in cli("db", "restore", "data/agent.db", code=2).err
     assert "contradict" in cli("db", "check", "--hold", "--release", code=2).err
     assert cli("show", task_id, "--json").json["status"] == "running"

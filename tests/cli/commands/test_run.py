@@ -240,7 +240,7 @@ def test_an_output_that_fails_to_render_is_the_tasks_error(cli: Cli) -> None:
     """The steps and the task have succeeded."""
     cli.write("odd.yaml", 'name: odd\nsteps: {a: {wait: 1ms}}\noutput: "{{ steps.a.output.x }}"\n')
     result = cli("run", "odd.yaml")
-    assert "the workflow's output could not be made: steps.a.output.x is missing" in result.out
+    assert "the workflow's output could not be computed: steps.a.output.x is missing" in result.out
     document = cli("run", "odd.yaml", "--json").json
     assert (document["status"], document["output"]) == ("succeeded", None)
 

@@ -401,7 +401,7 @@ def test_a_job_of_which_nothing_is_left_is_unknown_if_it_acts(
             _, intent = trial.journal.intents[0]
             assert outcome == Waiting(UnknownCall(intent.call_id))
         else:
-            assert error_of(outcome) == "job never started: there is nothing of it in the store"
+            assert error_of(outcome) == "job never started: the store has no object of it"
         assert len(launcher.jobs) == 1
 
     run(main())

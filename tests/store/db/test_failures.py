@@ -144,7 +144,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     for use in (migrate.check, migrate.upgrade):
-        with pytest.raises(StoreError, match="no database of ours") as caught:
+        with pytest.raises(StoreError, match="not a database of an agent") as caught:
             use(Database(f"sqlite:///{path}"))
         assert caught.value.fault is Fault.CORRUPT
     assert path.read_bytes() == content

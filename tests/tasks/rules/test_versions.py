@@ -66,7 +66,7 @@ def test_the_newest_version_may_be_its_own(hand: Hand) -> None:
     ("changed", "why"),
     [
         (graph(step("a", "echo", given={"value": 1}), step("b", after=["a"])), "python.call"),
-        (graph(step("b")), "'a': it succeeded, and is no step of that version"),
+        (graph(step("b")), "'a': it succeeded, and that version has no such step"),
         (graph(other("a", "wait", config={"seconds": 1}), step("b", after=["a"])), "kind"),
         (graph(step("a", fanout=Fanout(count=2)), step("b", after=["a"])), "foreach"),
         (
@@ -126,7 +126,9 @@ def test_a_step_that_acted_cannot_be_renamed(hand: Hand) -> None:
     hand.operator.cancel(task_id)
     hand.skip(3600)
     register(hand, graph(step("transfer", "act", given={"token": "t"})))
-    with pytest.raises(RefusedError, match="'pay': it has acted, and is no step"):
+    with pytest.raises(
+        RefusedError, match="'pay': it has acted, and that version has no such step"
+    ):
         hand.operator.retry(task_id, is_latest=True)
     register(hand, graph(other("pay", "shell", config={"argv": ["true"]})))
     with pytest.raises(RefusedError, match="has acted as python, and is now of kind shell"):

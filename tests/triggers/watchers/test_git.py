@@ -226,7 +226,7 @@ def test_a_repository_that_is_gone_or_empty_now_is_an_error(
     with pytest.raises(SourceError, match=r"exit code 128; stderr ends with:\nfatal: "):
         watcher.poll()
     repository.git("init", "-q", "--bare", str(repository.bare))
-    with pytest.raises(SourceError, match="shows no branch any more"):
+    with pytest.raises(SourceError, match="has no branches any more"):
         watcher.poll()
     assert watcher.cursor == before
 

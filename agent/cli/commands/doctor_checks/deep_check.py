@@ -88,10 +88,10 @@ class DeepCheck:
                 self._count, self._last = count, task_id
                 show(count)
 
-            found = checker.violations(
+            violations = checker.violations(
                 connection, progress=progress, since=self.since, further=[fate_check.check_fates]
             )
-            for violation in found:
+            for violation in violations:
                 task_id = violation.task_id
                 where = "" if task_id is None else f"task {terminal.short(task_id)}: "
                 yield task_id, violation.step, "error", where + violation.sentence

@@ -34,8 +34,8 @@ def place(
                 if is_last:
                     near = graph.above[node] + graph.below[node]
                 wanted.append(_median([x[neighbour] for neighbour in near], x[node]))
-            found = spread(wanted, offsets[layer], [weights[node] for node in rows[layer]])
-            for node, value in zip(rows[layer], found, strict=True):
+            positions = spread(wanted, offsets[layer], [weights[node] for node in rows[layer]])
+            for node, value in zip(rows[layer], positions, strict=True):
                 x[node] = value
     left = min((x[node] - widths[node] / 2 for node in range(len(x))), default=0.0)
     return [value - left for value in x]

@@ -109,8 +109,8 @@ def _folded_row(row: list[int], steps: Sequence[GraphStep], ranks: list[float]) 
         stacks = _stacks(stacked, steps, is_mixed=False)
     if len(stacks) > MAX_BOXES_WIDE:
         stacks = _stacks(stacked, steps, is_mixed=True)
-    found = [Fold((number,), steps[number].status) for number in single] + stacks
-    return sorted(found, key=lambda fold: fold.members[0])
+    folds = [Fold((number,), steps[number].status) for number in single] + stacks
+    return sorted(folds, key=lambda fold: fold.members[0])
 
 
 def _stacks(numbers: list[int], steps: Sequence[GraphStep], *, is_mixed: bool) -> list[Fold]:

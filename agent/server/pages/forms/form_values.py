@@ -25,7 +25,7 @@ def json_field(form: Form, name: str, what: str) -> Json:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        hint = '; a text stands in quotes, as in "yes"' if text[0] not in '{["' else ""
+        hint = '; write a text in quotes, as in "yes"' if text[0] not in '{["' else ""
         raise Problem(422, "invalid", f"{what} is not JSON: {error}{hint}") from None
 
 

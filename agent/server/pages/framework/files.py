@@ -18,10 +18,10 @@ _DAY: Final = 86_400
 @pages.open_route("/assets/{name}")
 async def asset(request: Request) -> Response:
     """Return an asset; its name changes with its content."""
-    found = all_assets().get(request.path_params["name"])
-    if found is None:
+    asset = all_assets().get(request.path_params["name"])
+    if asset is None:
         raise Problem(404, "not-found", "there is nothing at this address")
-    return _sent(request, found, f"public, max-age={_YEAR}, immutable")
+    return _sent(request, asset, f"public, max-age={_YEAR}, immutable")
 
 
 @pages.open_route("/favicon.ico")
@@ -31,10 +31,10 @@ async def favicon(request: Request) -> Response:
     return _sent(request, icon, f"public, max-age={_DAY}")
 
 
-def _sent(request: Request, found: Asset, kept: str) -> Response:
+def _sent(request: Request, asset: Asset, kept: str) -> Response:
     headers = {"cache-control": kept, "vary": "accept-encoding"}
-    body = found.content
+    body = asset.content
     if "gzip" in request.headers.get("accept-encoding", ""):
-        body = found.zipped
+        body = asset.zipped
         headers["content-encoding"] = "gzip"
-    return Response(body, headers=headers, media_type=found.media)
+    return Response(body, headers=headers, media_type=asset.media)

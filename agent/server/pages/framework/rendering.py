@@ -229,8 +229,8 @@ def _notice(notice: Notice) -> str:
     return f'<p class="notice {notice.tone}" role="status">{text}</p>'
 
 
-def _task_link(found: re.Match[str]) -> str:
-    task_id = found["id"]
+def _task_link(match: re.Match[str]) -> str:
+    task_id = match["id"]
     return f'as <a href="/tasks/{task_id}"><code>{templates.short_id(task_id)}</code></a>'
 
 

@@ -22,7 +22,7 @@ _MOST_SHOWN: Final = 8_000
 @cache
 def environment() -> Environment:
     """Return the environment of all templates."""
-    environment = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(_DIRECTORY),
         autoescape=True,
         undefined=StrictUndefined,
@@ -31,7 +31,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_shown_safely,
     )
-    environment.filters.update(
+    jinja.filters.update(
         exactly=escape,
         short=short_id,
         pretty=pretty,
@@ -49,8 +49,8 @@ def environment() -> Environment:
         with_code=with_code,
         breakable=breakable,
     )
-    environment.globals.update(asset=assets.url_of, seconds_between=seconds_between)
-    return environment
+    jinja.globals.update(asset=assets.url_of, seconds_between=seconds_between)
+    return jinja
 
 
 def _shown_safely(value: Any) -> Any:

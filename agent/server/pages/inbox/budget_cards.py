@@ -36,15 +36,15 @@ class BudgetCard:
 
 def cards(connection: Connection) -> list[BudgetCard]:
     """Return the used-up budgets, each once for all the tasks that it pauses."""
-    found: dict[str, BudgetCard] = {}
+    cards: dict[str, BudgetCard] = {}
     for row in attention.budget_pauses(connection, _MOST):
         arguments = _arguments(row["pause_command"])
         key = row["pause_command"] if arguments else row["id"]
-        if key in found:
-            found[key].count += 1
+        if key in cards:
+            cards[key].count += 1
         else:
-            found[key] = _card(connection, row, arguments)
-    return list(found.values())
+            cards[key] = _card(connection, row, arguments)
+    return list(cards.values())
 
 
 def card_of(connection: Connection, task: dict[str, Json]) -> BudgetCard | None:

@@ -111,14 +111,14 @@ def _earlier_requests(
     if not step_of:
         return {}
     last = approval_rows.approved_last(connection, _SEARCHED)
-    found: dict[str, Json] = {}
+    earlier: dict[str, Json] = {}
     for question, step in step_of.items():
         if (approval_id := last.get(step)) is not None:
             before = approval_documents.approval_document(connection, approval_id)
             config, edits = _config(before), (before["decision"] or {}).get("edits")
             if config is not None:
-                found[question] = approval_gate.apply_edits(config, edits) if edits else config
-    return found
+                earlier[question] = approval_gate.apply_edits(config, edits) if edits else config
+    return earlier
 
 
 def _config(document: dict[str, Json]) -> Json:

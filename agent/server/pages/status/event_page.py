@@ -34,17 +34,17 @@ def event_list(connection: Connection, request: PageRequest) -> Document:
     kind = kind if kind in TYPES else ""
     task, problem = _task(connection, query.get("task", "").strip())
     cursor = _cursor(query.get("cursor"))
-    found: list[Document] = []
+    events: list[Document] = []
     if problem is None:
-        found = recent_events(
+        events = recent_events(
             connection,
             limit=_PAGE + 1,
             type_prefix=kind or None,
             task_id=task,
             before=cursor,
         )
-    shown = found[:_PAGE]
-    last = f"{shown[-1]['xid']}-{shown[-1]['id']}" if len(found) > _PAGE else None
+    shown = events[:_PAGE]
+    last = f"{shown[-1]['xid']}-{shown[-1]['id']}" if len(events) > _PAGE else None
     return {
         "events": [shown_entry(row) for row in shown],
         "types": [("", "All", request.url(type=None, cursor=None), not kind)]

@@ -56,10 +56,10 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
         Finding("triggers", state, message, "/triggers")
         for state, message in trigger_checks(connection, now, is_running=True)
     ]
-    found = [*_findings(connection, context, gauges), *channels, *triggers]
+    findings = [*_findings(connection, context, gauges), *channels, *triggers]
     return {
         "version": __version__,
-        "findings": [finding for finding in found if finding.state != "ok"][:_MOST_FINDINGS],
+        "findings": [finding for finding in findings if finding.state != "ok"][:_MOST_FINDINGS],
         "gauges": gauges,
         "most_tasks": _MOST_TASKS,
         "channels": [(channel, _behind(connection, channel.what)) for channel in channels],
@@ -73,22 +73,22 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
 
 
 def _findings(connection: Connection, context: Context, gauges: DatabaseGauges) -> list[Finding]:
-    found = [Finding(what, "error", text) for what, text in context.health.messages().items()]
+    findings = [Finding(what, "error", text) for what, text in context.health.messages().items()]
     for task_id, step, action in health.unknown_calls(connection):
         text = f"The result of {action} of step {step} was never recorded. Did it happen?"
-        found.append(Finding("unknown effect", "warning", text, f"/tasks/{task_id}"))
-    found += [
+        findings.append(Finding("unknown effect", "warning", text, f"/tasks/{task_id}"))
+    findings += [
         Finding("task", "error", "It runs, but nothing will wake it.", f"/tasks/{task_id}")
         for task_id in health.stuck_tasks(connection)
     ]
     age = health.oldest_transaction_seconds(connection)
     if age > _LONG_TRANSACTION_SECONDS:
         text = f"A transaction has been open for {age / 60:.0f} minutes: it holds back events."
-        found.append(Finding("database", "warning", text))
+        findings.append(Finding("database", "warning", text))
     if gauges.queue_age_seconds > _LONG_QUEUE_SECONDS:
         text = f"A task has been due for {gauges.queue_age_seconds:.0f} s and was not claimed."
-        found.append(Finding("queue", "warning", text))
-    return found + _space(context)
+        findings.append(Finding("queue", "warning", text))
+    return findings + _space(context)
 
 
 def _space(context: Context) -> list[Finding]:

@@ -23,11 +23,11 @@ _MOST_ATTEMPTS: Final = 20
 
 
 def _version(connection: Connection, request: PageRequest) -> tuple[Any, ...]:
-    found = overview.version(connection, request.params["task_id"])
-    if found is None:
+    version = overview.version(connection, request.params["task_id"])
+    if version is None:
         raise NotFoundError(f"there is no task {request.params['task_id']}")
     now = request.context.database.clock.now()
-    return (*found, now // int(_LIVE_SECONDS * SECOND) if found[1] == "running" else None)
+    return (*version, now // int(_LIVE_SECONDS * SECOND) if version[1] == "running" else None)
 
 
 @pages.page("/tasks/{task_id}/steps/{name}", "step.html", version=_version)

@@ -39,20 +39,20 @@ def task_list(connection: Connection, request: PageRequest) -> dict[str, Any]:
     """Return a page of the tasks that the address asks for."""
     versions = workflow_versions.latest_versions(connection)
     workflows = sorted(str(version.name) for version in versions)
-    found = _page(connection, request, workflows)
-    tasks = found["tasks"]
+    page = _page(connection, request, workflows)
+    tasks = page["tasks"]
     failed = [task["id"] for task in tasks if task["status"] == "failed"]
     return {
         "tasks": tasks,
         "failures": _failures(connection, failed) if failed else {},
         "waits": {task["id"]: _wait(task) for task in tasks if task["waiting_for"]},
-        "searched": found["searched"],
+        "searched": page["searched"],
         "query": {name: request.query.get(name, "") for name in _PARAMETERS},
         "is_filtered": any(request.query.get(name) for name in _PARAMETERS),
         "activities": ACTIVITIES,
         "since": SINCE,
         "workflows": workflows,
-        "next": request.url(cursor=found["next"]) if found["next"] else None,
+        "next": request.url(cursor=page["next"]) if page["next"] else None,
         "first": request.url(cursor=None) if request.query.get("cursor") else None,
     }
 
@@ -82,9 +82,9 @@ def _page(connection: Connection, request: PageRequest, workflows: list[str]) ->
     cursor = (request.query.get("cursor") or "")[:100] or None
     if _PART_OF_ID.fullmatch(search.lower()):
         by_id = replace(wanted, part_of_id=search.lower())
-        found = read_model.page(connection, by_id, PAGE, cursor)
-        if found["tasks"]:
-            return found
+        page = read_model.page(connection, by_id, PAGE, cursor)
+        if page["tasks"]:
+            return page
     if search in workflows and wanted.workflow is None:
         return read_model.page(connection, replace(wanted, workflow=search), PAGE, cursor)
     return read_model.page(connection, replace(wanted, search=search or None), PAGE, cursor)

@@ -45,7 +45,7 @@ _FILTERS: Final[dict[str, dict[str, str]]] = {
 def trigger_list(connection: Connection, request: PageRequest) -> Document:
     """Return a page of triggers with the fates of their latest instants or items."""
     chosen = request.query.get("show", "")
-    found = documents.trigger_list(
+    triggers = documents.trigger_list(
         connection,
         now=request.context.database.clock.now(),
         after=request.query.get("cursor"),
@@ -53,8 +53,8 @@ def trigger_list(connection: Connection, request: PageRequest) -> Document:
         workflow=request.query.get("workflow"),
         **_FILTERS.get(chosen, {}),
     )
-    has_more = len(found) > _PAGE
-    shown = found[:_PAGE]
+    has_more = len(triggers) > _PAGE
+    shown = triggers[:_PAGE]
     return {
         "triggers": shown,
         "filters": [
@@ -182,10 +182,10 @@ async def check_trigger(request: Request, form: Form) -> Response:
     """Poll a watcher, record nothing, and show what would follow."""
     trigger_id = request.path_params["trigger_id"]
     try:
-        found = await context_of(request).watcher_checks.check(trigger_id)
+        check = await context_of(request).watcher_checks.check(trigger_id)
     except Exception as error:
         return await rendering.respond_again(request, trigger_page, form, error)
-    return rendering.render(request, "trigger_check.html", {"check": found})
+    return rendering.render(request, "trigger_check.html", {"check": check})
 
 
 async def _simple(request: Request, form: Form, verb: TriggerVerb) -> Response:

@@ -42,10 +42,10 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
     """Return the workflows that can be started, and the files that cannot be used."""
     search = request.query.get("search", "").strip()
     cursor = request.query.get("cursor", "")
-    found = rows.latest_page(
+    page = rows.latest_page(
         connection, limit=_PAGE + 1, after=cursor, part_of_name=search.lower()[:100]
     )
-    shown = found[:_PAGE]
+    shown = page[:_PAGE]
     return {
         "workflows": [_entry(row) for row in shown],
         "remarks": _remarks(request),
@@ -53,7 +53,7 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
         "directory": str(request.context.settings.workflow_directory),
         "search": search,
         "first": request.url(cursor=None) if cursor else None,
-        "next": request.url(cursor=shown[-1]["name"]) if len(found) > _PAGE else None,
+        "next": request.url(cursor=shown[-1]["name"]) if len(page) > _PAGE else None,
         "every_seconds": int(EVERY_SECONDS),
     }
 

@@ -76,7 +76,7 @@ def question_of(params: Any) -> dict[str, Json]:
     message = clean(str(params.message))
     if params.mode == "url":
         if not is_web_address(params.url):
-            raise _unanswerable("it wants a person to open what is no web address")
+            raise _unanswerable("it wants a person to open something that is not a web address")
         return {"message": message, "url": clean(params.url)}
     # Imported here: the library behind it is slow to import.
     from agent.workflows.compile.output_schema import find_schema_problem, without_costly_patterns

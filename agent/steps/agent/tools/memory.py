@@ -31,7 +31,7 @@ def make_tools(name: str, config: MemoryTool, workflow: str) -> list[AgentTool]:
 
     def recall(memory: MemoryService, scope: str, arguments: dict[str, Json], _: AgentStep) -> Json:
         most = min(arguments.get("limit") or limit, limit)
-        return [_shown(found) for found in memory.recall(scope, arguments.get("query") or "", most)]
+        return [_shown(entry) for entry in memory.recall(scope, arguments.get("query") or "", most)]
 
     tools = {
         "remember": (_REMEMBER, text_schema(text="what to remember"), _remember),

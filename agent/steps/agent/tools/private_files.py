@@ -22,10 +22,10 @@ class PrivateFiles:
                 continue
             self._names.add((parent.st_dev, parent.st_ino, path.name))
             try:
-                found = path.stat()
+                status = path.stat()
             except OSError:
                 continue
-            self._inodes.add((found.st_dev, found.st_ino))
+            self._inodes.add((status.st_dev, status.st_ino))
 
     def has(self, parent: int, name: str) -> bool:
         """Whether a name in an open directory is a private file, or a link to one."""
@@ -36,7 +36,7 @@ class PrivateFiles:
             # A private directory, such as that of the backups.
             return True
         try:
-            found = os.stat(name, dir_fd=parent)
+            status = os.stat(name, dir_fd=parent)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) in self._inodes
+        return (status.st_dev, status.st_ino) in self._inodes
