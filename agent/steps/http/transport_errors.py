@@ -22,6 +22,21 @@ def transport_code(problem: BaseException) -> str:
     return "transport"
 
 
+def described(problem: Exception) -> str:
+    """Return a problem of a connection in words; the name of its class only where it says more."""
+    text = str(problem)
+    if text and isinstance(
+        problem,
+        httpcore.ConnectError | httpcore.ConnectTimeout | httpx.ConnectError | httpx.ConnectTimeout,
+    ):
+        return f"no TLS connection: {text}" if transport_code(problem) == "tls" else text
+    if not text and isinstance(problem, httpcore.ConnectTimeout | httpx.ConnectTimeout):
+        return "no connection in time"
+    if not text and isinstance(problem, httpcore.ReadTimeout | httpx.ReadTimeout):
+        return "no response in time"
+    return f"{type(problem).__name__}: {text}".rstrip(": ")
+
+
 def is_bad_certificate(problem: BaseException) -> bool:
     """Whether the certificate of a remote was refused."""
     return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(problem))
