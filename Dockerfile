@@ -7,7 +7,9 @@ RUN python -m venv /opt/agent
 # The versions of a release, each file by its hash. They change less often than the code.
 COPY constraints.txt ./
 RUN /opt/agent/bin/pip install --no-cache-dir --require-hashes --requirement constraints.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py MANIFEST.in README.md ./
+COPY man ./man
+COPY examples ./examples
 COPY agent ./agent
 RUN /opt/agent/bin/pip install --no-cache-dir --no-deps .
 # What else steps need, as in "opentelemetry-exporter-otlp-proto-http".

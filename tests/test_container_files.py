@@ -1,7 +1,6 @@
 """The files for containers: parsed and compared with the project. No image is built here."""
 
 import re
-import shlex
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -10,27 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from agent.config.loader import load
-
-ROOT = Path(__file__).parent.parent
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile with their arguments, continued lines joined."""
-    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
-    lines = text.replace("\\\n", " ").splitlines()
-    words = [line.strip().partition(" ") for line in lines if line.strip()]
-    return [(name, rest.strip()) for name, _, rest in words]
-
-
-def arguments(name: str) -> list[str]:
-    """Return the arguments of every instruction of a name."""
-    return [rest for each, rest in instructions() if each == name]
-
-
-def copied() -> list[str]:
-    """Return what is copied from the project."""
-    found = [shlex.split(rest) for rest in arguments("COPY")]
-    return [name for words in found if not words[0].startswith("--from") for name in words[:-1]]
+from tests.support.cli import ROOT
+from tests.support.dockerfile import arguments, copied, instructions
 
 
 def test_instructions_are_known() -> None:
@@ -76,11 +56,14 @@ def test_its_settings_are_settings(compose: dict[str, Any], tmp_path: Path) -> N
     """Variables of the image and of the compose file mean something to the agent."""
     pairs = dict(re.findall(r"\b(AGENT_\w+)=(\S+)", " ".join(arguments("ENV"))))
     pairs |= compose["services"]["agent"]["environment"]
+    pairs = {name: re.sub(r"\$\{\w+:-(\w+)\}", r"\1", value) for name, value in pairs.items()}
     pairs["AGENT_DATABASE__URL"] = re.sub(r"\$\{[^}]+\}", "secret", pairs["AGENT_DATABASE__URL"])
     (tmp_path / "config.toml").write_text("")
     settings = load(tmp_path / "config.toml", pairs)
     assert settings.database_url == "postgresql://agent:secret@database/agent"
     assert (settings.server.host, settings.server.allow_remote) == ("0.0.0.0", True)
+    # ./workflows belongs to a user of the machine, not to the one that the image has.
+    assert (settings.agent.trusted_users, settings.agent.trusted_groups) == (["1000"], ["1000"])
     stop = compose["services"]["agent"]["stop_grace_period"]
     assert float(stop.removesuffix("s")) > settings.engine.shutdown_seconds + 10
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.dockerfile import copied
+
 ROOT = Path(__file__).parent.parent
-SOURCES = ["agent", "examples", "man", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md"]
+SOURCES = [name for name in copied() if name != "constraints.txt"]
+"""What the image is built from: a file that the build needs and the Dockerfile does not copy is missing here."""
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ class Server:
         self.received: list[Received] = []
         self.routes: dict[str, Respond] = {}
         self.port = 0
+        self._answering: set[asyncio.Task[Any]] = set()
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         """Return the address of a path."""
@@ -35,6 +36,9 @@ class Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request and close the connection."""
+        answering = asyncio.current_task()
+        assert answering is not None
+        self._answering.add(answering)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             first, *lines = head.strip().split("\r\n")
@@ -49,7 +53,13 @@ class Server:
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
             pass
         finally:
+            self._answering.discard(answering)
             writer.close()
+
+    def end_answers(self) -> None:
+        """Close the connections of requests that have no response yet."""
+        for answering in self._answering:
+            answering.cancel()
 
 
 @asynccontextmanager
@@ -59,7 +69,11 @@ async def serving() -> AsyncIterator[Server]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
     async with listening:
-        yield server
+        try:
+            yield server
+        finally:
+            # From Python 3.12 on, the end of the outer block waits for every connection to close.
+            server.end_answers()
 
 
 def answer(status: int = 200, body: Any = None, headers: dict[str, str] | None = None) -> Respond:

@@ -53,6 +53,7 @@ class ImapServer:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextmanager
     def account(self) -> Iterator[MailBoxUnencrypted]:
@@ -88,11 +89,21 @@ class ImapServer:
     ) -> None:
         """Serve until `stop`; the body of the thread."""
         asyncio.set_event_loop(self._loop)
+        self._loop.set_task_factory(self._kept_task)
         try:
             self._loop.run_until_complete(self._serve(started, starttls, implicit_tls, options))
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+    def _kept_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, **details: Any
+    ) -> asyncio.Task[Any]:
+        """Make a task with a reference to it: pymap keeps none, and Python 3.13 then collects it."""
+        task = asyncio.Task(coroutine, loop=loop, **details)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def stop(self) -> None:
         """End the server."""
@@ -141,12 +152,13 @@ class ImapServer:
         started()
         async with server:
             await self._stop.wait()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+            # From Python 3.12 on, the end of this block waits for every connection to close.
+            for writer in list(self._writers):
+                writer.transport.abort()
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
         # A transport closes its socket in a later round of the loop.
         await asyncio.sleep(0.01)
 

@@ -135,7 +135,7 @@ def defer(
         terminal.print_json(document)
     else:
         terminal.print_line(
-            f"{terminal.short(approval_id)}: deferred until {document['remind_at']}"
+            f"{terminal.short(approval_id)}: deferred until {terminal.moment(document['remind_at'])}"
         )
 
 
@@ -216,7 +216,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["kind"],
         entry["status"],
         terminal.ago(entry["created_at"]),
-        entry["expires_at"] or "",
+        terminal.moment(entry["expires_at"]),
         terminal.one_line(entry["message"], 80),
     )
 

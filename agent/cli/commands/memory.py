@@ -144,7 +144,9 @@ def _print_one(document: dict[str, Any], *, as_json: bool) -> None:
     if document["task"] is not None:
         origin = f"step {document['step']} of task {terminal.short(document['task'])}"
     terminal.print_line(f"memory {document['id']} in {document['scope']}")
-    terminal.print_line(f"  written: {document['created_at']} by {origin}")
+    terminal.print_line(f"  written: {terminal.moment(document['created_at'])} by {origin}")
     if document["forgotten_at"] is not None:
-        terminal.print_line(f"  forgotten: {document['forgotten_at']}; a prune deletes it")
+        terminal.print_line(
+            f"  forgotten: {terminal.moment(document['forgotten_at'])}; a prune deletes it"
+        )
     terminal.print_line(document["text"])

@@ -71,7 +71,7 @@ def list_pairings(*, as_json: JsonOption = False) -> None:
                     account["who"],
                     account["name"],
                     ", ".join(account["scopes"]),
-                    account["paired_at"],
+                    terminal.moment(account["paired_at"]),
                 )
                 for account in accounts
             ],

@@ -61,7 +61,7 @@ def restore(
             }
         )
         return
-    when = to_iso(contents.made_at) or "an unknown time"
+    when = terminal.moment(to_iso(contents.made_at)) or "an unknown time"
     terminal.print_line(f"restored {database.path}: {contents.tasks:,} tasks, as of {when}")
     if restored.replaced is not None:
         terminal.print_line(f"the database that was there is now {restored.replaced}")

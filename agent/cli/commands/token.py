@@ -71,8 +71,8 @@ def list_tokens(*, as_json: JsonOption = False) -> None:
                 token["name"],
                 token["kind"],
                 ", ".join(token["scopes"]),
-                token["created_at"] or "",
-                token["expires"] or "never",
+                terminal.moment(token["created_at"]),
+                terminal.moment(token["expires"]) or "never",
             )
             for token in tokens
         ],

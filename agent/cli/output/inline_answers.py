@@ -227,7 +227,7 @@ class _Prompt:
         except ValueError as error:
             raise _NotAnswered(f"{text}: {error}") from None
         self._attempt(lambda: self._client.defer(self._question["id"], seconds))
-        until = self._client.approval(self._question["id"])["remind_at"]
+        until = terminal.moment(self._client.approval(self._question["id"])["remind_at"])
         terminal.print_line(f"{terminal.short(self._question['id'])}: deferred until {until}")
         return False
 

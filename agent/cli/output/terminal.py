@@ -196,8 +196,10 @@ def seconds_between(start: str | None, end: str | None) -> float | None:
     return max(0.0, (until - datetime.fromisoformat(start)).total_seconds())
 
 
-def moment(instant: str) -> str:
-    """Return an ISO instant in local time, with the date unless it is today."""
+def moment(instant: str | None) -> str:
+    """Return an ISO instant in local time, with the date unless it is today; nothing for None."""
+    if instant is None:
+        return ""
     there = datetime.fromisoformat(instant).astimezone()
     is_today = there.date() == datetime.now(UTC).astimezone().date()
     return there.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M")

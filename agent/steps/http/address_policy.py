@@ -12,6 +12,8 @@ from typing import Final
 
 import httpcore
 
+from agent.steps.http.transport_errors import transport_code
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SocketOption = (
@@ -108,6 +110,17 @@ def _destination(address: Address) -> Address:
     return address
 
 
+def _not_connected(host: str, port: int, problem: Exception) -> str:
+    """Say which remote was not reached, and why: httpcore's own message names none."""
+    remote = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    code = transport_code(problem)
+    if code == "refused":
+        return f"{remote} refused the connection"
+    if code == "timeout":
+        return f"{remote} accepted no connection in time"
+    return f"{remote} cannot be reached: {problem}"
+
+
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Resolves names, checks the addresses, and connects to exactly the checked addresses.
 
@@ -135,7 +148,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
         assert problem is not None
-        raise problem
+        raise type(problem)(_not_connected(host, port, problem)) from problem
 
     async def connect_unix_socket(
         self,

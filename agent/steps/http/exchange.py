@@ -12,7 +12,7 @@ from agent.steps.http import body_reader, redirects
 from agent.steps.http.address_policy import AddressRefusedError
 from agent.steps.http.client import HttpServices, new_client
 from agent.steps.http.response import document
-from agent.steps.http.transport_errors import is_bad_certificate, transport_code
+from agent.steps.http.transport_errors import described, is_bad_certificate, transport_code
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
@@ -165,8 +165,7 @@ class Exchange:
             self._has_begun = True
 
     def _failure(self, error: Exception, *, may_retry: bool = True) -> Exception:
-        name = type(error).__name__
-        text = f"{name}: {error}".rstrip(": ")
+        text = described(error)
         if self._is_effect and self._has_begun:
             text = f"{text}; whether it took effect is unknown"
             return UnknownOutcomeError(StepError("connection_broken", "unknown", text))

@@ -22,6 +22,21 @@ def transport_code(exception: BaseException) -> str:
     return "transport"
 
 
+def described(error: Exception) -> str:
+    """Return an error of a connection in words; the name of its class only where it says more."""
+    text = str(error)
+    if text and isinstance(
+        error,
+        httpcore.ConnectError | httpcore.ConnectTimeout | httpx.ConnectError | httpx.ConnectTimeout,
+    ):
+        return f"no TLS connection: {text}" if transport_code(error) == "tls" else text
+    if not text and isinstance(error, httpcore.ConnectTimeout | httpx.ConnectTimeout):
+        return "no connection in time"
+    if not text and isinstance(error, httpcore.ReadTimeout | httpx.ReadTimeout):
+        return "no response in time"
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
 def is_bad_certificate(exception: BaseException) -> bool:
     """Whether the certificate of a remote was refused."""
     return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(exception))

@@ -6,10 +6,10 @@ import ssl
 import httpcore
 import pytest
 
-from agent.steps.http.transport_errors import is_bad_certificate, transport_code
+from agent.steps.http.transport_errors import described, is_bad_certificate, transport_code
 
 
-def _raised_from(cause: BaseException) -> BaseException:
+def _raised_from(cause: BaseException) -> Exception:
     error = httpcore.ConnectError("no connection")
     error.__cause__ = cause
     return error
@@ -31,6 +31,25 @@ def _raised_from(cause: BaseException) -> BaseException:
 def test_the_cause_decides_the_code(cause: BaseException, code: str) -> None:
     """Libraries wrap the error that tells: it is found below theirs."""
     assert transport_code(_raised_from(cause)) == code
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (httpcore.ConnectError("a:1 refused the connection"), "a:1 refused the connection"),
+        (_raised_from(ssl.SSLError("no handshake")), "no TLS connection: no connection"),
+        (httpcore.ConnectTimeout(), "no connection in time"),
+        (httpcore.ReadTimeout(), "no response in time"),
+        (httpcore.ReadError(), "ReadError"),
+        (httpcore.RemoteProtocolError("no end"), "RemoteProtocolError: no end"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_problem_is_described_without_the_names_of_libraries(
+    problem: Exception, words: str
+) -> None:
+    """Where the message says what happened; otherwise the name of the error is all there is."""
+    assert described(problem) == words
 
 
 def test_only_a_refused_certificate_is_final() -> None:

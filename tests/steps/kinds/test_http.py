@@ -4,6 +4,7 @@ import gzip
 import tracemalloc
 import zlib
 
+import httpx
 import pytest
 
 from agent.core.state_machine import CallStatus
@@ -178,9 +179,9 @@ def test_a_request_that_was_not_sent_is_a_definite_failure(
     monkeypatch.setattr(client, "CONNECT_SECONDS", 2.0)
 
     async def main(server: Server) -> None:
-        with refusing() as nobody:
+        with refusing() as closed:
             urls = {
-                "refused": nobody,
+                "refused": closed,
                 "dns": "http://nowhere.example/",
                 "tls": server.url("/it").replace("http:", "https:"),
             }
@@ -189,6 +190,12 @@ def test_a_request_that_was_not_sent_is_a_definite_failure(
         assert outcome_name(outcome) == "retry"
         assert isinstance(outcome, Retry)
         assert outcome.error.kind == "transport"
+        assert "Error" not in outcome.error.message
+        if how == "refused":
+            assert (
+                outcome.error.message
+                == f"{httpx.URL(closed).netloc.decode()} refused the connection"
+            )
         assert trial.journal.statuses == [FAILED]
         assert server.received == []
 
