@@ -96,7 +96,7 @@ async def requeue_dead_letter(
     "/work/items/{work_id}/resume",
     scope="operate",
     returns=WorkCommand,
-    refuses={404: "No such work", 409: "It waits for no one"},
+    refuses={404: "No such work", 409: "It does not wait for a person"},
     summary="Resume parked work",
 )
 async def resume_work(request: Request, work_id: WorkId, body: Resuming | None = None) -> Response:
