@@ -1269,6 +1269,13 @@ MUTANTS: Final = (
 """,
     ),
     Mutant(
+        "a sign of life of a job replaces its final status",
+        "the agent gives up a job that has succeeded",
+        "agent/steps/executors/job_runner.py",
+        'await asyncio.shield(self._write_status("running"))',
+        'await self._write_status("running")',
+    ),
+    Mutant(
         "the silence of a job is measured by the wall clock",
         "a clock that is set forward loses every job",
         "agent/steps/executors/job_watch.py",
