@@ -323,7 +323,9 @@ def unwrap_checkpoint(tx: Connection, step: StepRow) -> None:
     stored = None if text is None else json.loads(text)
     if isinstance(stored, dict) and stored.get("approval_id") == approval_id:
         saved = stored["saved"]
-        step.also(checkpoint=None if saved is None else json_values.encode(saved, "checkpoint"))
+        step.set_columns(
+            checkpoint=None if saved is None else json_values.encode(saved, "checkpoint")
+        )
 
 
 def _wrapped_checkpoint(approval_id: str, saved: Json) -> str:
