@@ -1315,6 +1315,13 @@ MUTANTS: Final = (
         "        self._open_calls[opened.call_id] = opened\n",
     ),
     Mutant(
+        "the crash of a process means that its effect did not happen",
+        "an effect happens again after the process crashed behind it",
+        "agent/steps/executors/process.py",
+        'raise UnknownOutcomeError(StepError(error.code, "unknown", text)) from None',
+        'raise DefiniteFailure(text, code=error.code, kind="crash") from None',
+    ),
+    Mutant(
         "a process of a step outlives its agent",
         "after a kill of the agent its steps go on, beside their next attempts",
         "agent/steps/executors/worker_main.py",

@@ -1,4 +1,4 @@
-"""Draws workflows whose steps run as jobs, and what becomes of each job."""
+"""Draws workflows whose steps run as jobs or in processes of the pool, and what becomes of each."""
 
 import random
 from typing import Any
@@ -13,6 +13,10 @@ WORDS = (
     *("stall", "late end"),
 )
 """What becomes of a job, one word for each launch; afterwards it is `ok`."""
+
+
+PROCESS_WORDS = ("ok", "ok", "crash", "crash", "crash first", "hang", "spoiled")
+"""What a process of the pool does with a function, one word for each call; afterwards it is `ok`."""
 
 
 def has_jobs(seed: int) -> bool:
@@ -38,7 +42,8 @@ def draw_jobs(seed: int) -> tuple[list[JsonObject], list[JsonObject], JsonObject
         for _ in range(chance.choice([0, 1, 1, 2]))
     ]
     plan = [chance.choice(WORDS) for _ in range(chance.randint(8, 20))]
-    return graphs, submissions, {"plan": plan, "outages": outages}
+    words = [chance.choice(PROCESS_WORDS) for _ in range(chance.randint(4, 12))]
+    return graphs, submissions, {"plan": plan, "outages": outages, "processes": words}
 
 
 def _graph(chance: random.Random, name: str) -> JsonObject:
@@ -52,7 +57,7 @@ def _step(chance: random.Random, index: int) -> JsonObject:
         "name": f"j{index}",
         "kind": "python",
         "config": config,
-        "executor": {"name": "job"},
+        "executor": {"name": chance.choice(["job", "job", "process"])},
         "retry": {"max_attempts": chance.choice([2, 4, 8]), "delay_seconds": 0.5},
     }
     if chance.random() < 0.6:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from agent.config.executors import JobSettings
+from agent.config.executors import JobSettings, ProcessSettings
+from agent.steps.attempt.services import Execution, Services
 from agent.steps.executors import job_objects, job_runner
 from agent.steps.executors.job_objects import JobObjects
 from agent.steps.executors.launcher import LaunchedJob
+from agent.steps.executors.process import PythonExecution
 from agent.steps.executors.remote import JobStore, RemoteExecution
 from agent.steps.types.attempt_input import Signals
 from agent.steps.types.errors import DefiniteFailure
@@ -21,6 +23,7 @@ from agent.steps.types.outcome import Failed, Outcome, Paused, Retry, Returned, 
 from agent.store.artifacts import job_paths
 from agent.store.db.database import Database
 from agent.tasks.worker.worker import Worker
+from tests.simulation import step_processes
 from tests.simulation.loop import Process, current_process
 from tests.simulation.scenario import JsonObject
 
@@ -34,6 +37,7 @@ SETTINGS = JobSettings(
     status_seconds=1.0,
     poll_seconds=0.5,
 )
+PROCESSES = ProcessSettings(processes=2)
 STORE_URL = "simulated/jobs"
 STORE_TIMEOUT_SECONDS = 2.0
 ALIVE = frozenset({"ok", "slow", "late end", "twice"})
@@ -115,17 +119,20 @@ class JobWorld:
 
         of_objects.objects, of_jobs.Job, of_jobs.own_process = self._objects, SimulatedJob, dict
         try:
-            yield
+            with step_processes.installed(self._machine):
+                yield
         finally:
             of_objects.objects, of_jobs.Job, of_jobs.own_process = before
 
     def attach(self, worker: Worker) -> None:
-        """Give a worker the executor of jobs."""
+        """Give a worker the executors `job` and `process`."""
         if self._machine.scenario.jobs:
             worker.services.executors = self
 
-    def open(self, kind: str, executor: Any, _: Any) -> RemoteExecution:
+    def open(self, kind: str, executor: Any, services: Services) -> Execution:
         """Return what runs an attempt, as `Executors.open` does."""
+        if executor["name"] == "process":
+            return PythonExecution(PROCESSES, {}, services)
         stores: Any = SimpleNamespace(
             timeout_seconds=STORE_TIMEOUT_SECONDS, options=lambda _url: None
         )
