@@ -22,6 +22,7 @@ from agent.queue.errors import LeaseLostError, QueueError, UnavailableError
 
 ANSWER_SECONDS: Final = 20.0
 """How long an answer may take, beyond what a long poll waits."""
+_UNAUTHORIZED: Final = 401
 _GONE: Final = 410
 _TOO_MANY: Final = 429
 _FIRST_RETRY_SECONDS: Final = 0.1
@@ -180,6 +181,8 @@ class Connection:
             raise UnavailableError(detail, after_seconds=after, status=status)
         if status == _GONE:
             raise LeaseLostError(detail, status=status)
+        if status == _UNAUTHORIZED:
+            detail = f"the agent at {self.url} does not accept this token"
         raise QueueError(detail, status=status)
 
 

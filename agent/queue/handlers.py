@@ -1,8 +1,11 @@
 """Functions that handle work, by the queue that they take it from."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
+
+from agent.core.scopes import QUEUE_PATTERN
 
 Handler = Callable[..., Any]
 _Decorated = TypeVar("_Decorated", bound=Handler)
@@ -19,6 +22,10 @@ def handler(*queues: str) -> Callable[[_Decorated], _Decorated]:
     """
     if not queues or not all(isinstance(queue, str) and queue for queue in queues):
         raise TypeError("name the queue, as in @handler('reviews')")
+    for queue in queues:
+        if re.search(QUEUE_PATTERN, queue) is None:
+            allowed = "lower-case letters, digits, '_', '.' and '-', a letter or digit first"
+            raise ValueError(f"{queue!r} is no queue's name: use {allowed}")
 
     def decorate(function: _Decorated) -> _Decorated:
         setattr(function, _QUEUES, queues)

@@ -1269,6 +1269,13 @@ MUTANTS: Final = (
 """,
     ),
     Mutant(
+        "a sign of life of a job replaces its final status",
+        "the agent gives up a job that has succeeded",
+        "agent/steps/executors/job_runner.py",
+        'await asyncio.shield(self._write_status("running"))',
+        'await self._write_status("running")',
+    ),
+    Mutant(
         "the silence of a job is measured by the wall clock",
         "a clock that is set forward loses every job",
         "agent/steps/executors/job_watch.py",
@@ -1306,6 +1313,13 @@ MUTANTS: Final = (
         "        self._open_calls[opened.call_id] = opened\n",
         "        opened = __import__('dataclasses').replace(opened, is_effect=False)\n"
         "        self._open_calls[opened.call_id] = opened\n",
+    ),
+    Mutant(
+        "the crash of a process means that its effect did not happen",
+        "an effect happens again after the process crashed behind it",
+        "agent/steps/executors/process.py",
+        'raise UnknownOutcomeError(StepError(error.code, "unknown", text)) from None',
+        'raise DefiniteFailure(text, code=error.code, kind="crash") from None',
     ),
     Mutant(
         "a process of a step outlives its agent",

@@ -125,6 +125,7 @@ def test_without_an_agent_it_says_what_is_missing(tmp_path: Path) -> None:
     assert "agent up" in refused.err
     assert "--server" in refused.err
     assert "--grace" in cli("queue", "work", "any", "--grace", "soon", "--", "true", code=2).err
+    assert "no queue's name" in cli("queue", "work", "Any", "--", "true", code=2).err
 
 
 def test_a_token_that_may_not_work_on_the_queue_is_refused(

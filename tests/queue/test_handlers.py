@@ -263,3 +263,5 @@ def test_a_worker_needs_handlers_that_fit_together() -> None:
         Worker(first, second, server="http://127.0.0.1:1", token="x")
     with pytest.raises(TypeError, match="name the queue"):
         handler()
+    with pytest.raises(ValueError, match="'two words' is no queue's name: use lower-case letters"):
+        handler("two words")

@@ -266,7 +266,7 @@ def test_an_undelivered_result_is_an_error(sqlite_url: str, tmp_path: Path) -> N
 def test_a_bad_token_ends_the_worker(bench: QueueBench) -> None:
     """The agent does not know the token, or it has no such queue: an error instead of endless tries."""
     answer = handler("mine")(lambda _: None)
-    with pytest.raises(QueueError):
+    with pytest.raises(QueueError, match="does not accept this token"):
         bench.work(answer, token="agent_wrong")
     token = bench.running.token_with("work:other")
     with pytest.raises(QueueError, match="mine"):

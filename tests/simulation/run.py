@@ -39,6 +39,7 @@ from agent.workflows.graph import Graph
 from tests.simulation import agent_tools, functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather
 from tests.simulation.external_workers import ExternalWorld
+from tests.simulation.jobs import JobWorld
 from tests.simulation.loop import Process, SimulatedLoop, StalledError
 from tests.simulation.nature import SeededSource, SimulatedClock, SimulatedLink
 from tests.simulation.people import People
@@ -54,7 +55,7 @@ SETTINGS = EngineSettings(
 )
 LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, inline_bytes=2_000)
 APPROVAL_LOOP_SECONDS = 5.0
-_WITNESSED = frozenset({"act", "python"})
+_WITNESSED = frozenset({"act", "job", "python"})
 """The actions whose calls the world counts by key."""
 PATIENCE_SECONDS = 1800.0
 """How long everything may take to end once nothing goes wrong any more."""
@@ -125,6 +126,7 @@ class _Machine:
         self.people = People(self)
         self.triggers = Triggers(self)
         self.external = ExternalWorld(self)
+        self.jobs = JobWorld(self)
 
     # The machine's own account of what happens on it.
 
@@ -156,7 +158,7 @@ class _Machine:
         structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
         asyncio.set_event_loop(self.loop)
         try:
-            with ids.drawn_from(source), self.triggers.sources():
+            with ids.drawn_from(source), self.triggers.sources(), self.jobs.installed():
                 self._run()
         finally:
             functions.world, wake_listener.CHECK_SECONDS, processes.orphans = before  # type: ignore[misc]
@@ -340,6 +342,7 @@ class _Machine:
         worker.commit_listeners.append(self._hear)
         self.workers[slot] = worker
         self.external.attach(worker)
+        self.jobs.attach(worker)
         database.process.is_busy = lambda: worker.running > 0 or not worker.outbox.is_empty
         if self._is_ending:
             worker.stop()
@@ -474,6 +477,7 @@ class _Machine:
             found += self.people.broken_promises()
             found += self.triggers.broken_promises(database)
             found += agent_tools.broken_promises(database)
+            found += self.jobs.broken_promises(database)
             memories, started = agent_tools.counts(database)
             self.result.happened["agent: remembered"] += memories
             self.result.happened["agent: started"] += started

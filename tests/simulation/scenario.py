@@ -13,6 +13,7 @@ from typing import Any
 from agent.workflows.graph import Graph
 from tests.simulation.agent_tools import NOTED, give_notes
 from tests.simulation.disk import CARRIED, COMMIT_FAULTS
+from tests.simulation.job_draws import draw_jobs, has_jobs
 from tests.simulation.state_draws import draw_state, has_state
 from tests.simulation.trigger_draws import draw_triggers, has_conversations, has_triggers
 from tests.simulation.work_draws import draw_workers, has_workers
@@ -51,6 +52,8 @@ class Scenario:
     """`at`, `do`, and the `trigger` that it is done to."""
     external: list[JsonObject] = field(default_factory=list)
     """External workers: the `queues` of each, and the `plan` of what it does with its work."""
+    jobs: JsonObject = field(default_factory=dict)
+    """Jobs: the `plan` of what becomes of each, and the `outages` of their store, with their times."""
     is_retried: bool = False
     """Whether a person finally retries whatever has not succeeded, and the result of that."""
 
@@ -96,7 +99,23 @@ def draw(seed: int) -> Scenario:
         _add_conversations(scenario)
     if has_workers(seed):
         _add_workers(scenario)
+    if has_jobs(seed):
+        _add_jobs(scenario)
     return scenario
+
+
+def _add_jobs(scenario: Scenario) -> None:
+    """Add steps that run as jobs, and operations on their tasks."""
+    graphs, submissions, scenario.jobs = draw_jobs(scenario.seed)
+    scenario.graphs += graphs
+    del scenario.submissions[1:]
+    scenario.operations = [each for each in scenario.operations if each["task"] <= 0]
+    scenario.submissions += submissions
+    chance = random.Random(f"job faults {scenario.seed}")
+    for _ in range(chance.randint(0, 4)):
+        scenario.operations.append(_operation(chance, len(scenario.submissions)))
+    for _ in range(chance.randint(0, 2)):
+        scenario.faults.append(_fault(chance, scenario.workers))
 
 
 def _add_workers(scenario: Scenario) -> None:

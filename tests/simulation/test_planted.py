@@ -22,6 +22,8 @@ PLANTED = {
     "a call is sent after its send_by": "happened 2 times|recorded as failed .*, and happened",
     "an unknown call is decided before it expires": "happened 2 times|recorded as failed .*, and happened",
     "fork relies on an answer for another input": "which was answered under another input",
+    "a job begins although it has begun before": r"job#1 happened 2 times",
+    "the crash of a process means that its effect did not happen": r"python#1 happened \d times",
 }
 """The violation that each must cause: any other one would be the wrong reason to pass.
 
@@ -37,6 +39,8 @@ FIRST = {
     "the number of an unanswered commit is not looked up": 13,
     "a call is sent after its send_by": 6,
     "an unknown call is decided before it expires": 11,
+    "a job begins although it has begun before": 203,
+    "the crash of a process means that its effect did not happen": 235,
 }
 """The seed to begin with, where the first ones do not reveal a mutant; they only take time."""
 

@@ -66,7 +66,7 @@ def test_prune_removes_the_objects_of_jobs(
                 "tool_calls",
                 id=call.call_id,
                 task_id=task,
-                action="job",
+                action="job#1",
                 attempt=call.attempt,
                 remote_key=call.remote_key,
                 number=call.attempt,

@@ -53,13 +53,17 @@ def work(
 
     grace_seconds = _seconds("--grace", grace)
     run = CommandHandler(command, grace_seconds=grace_seconds, final_codes=final_code or ())
+    try:
+        handle = handler(queue)(run)
+    except ValueError as problem:
+        raise CommandError(str(problem)) from None
     url, token = _address()
     logging.basicConfig(format="agent: %(message)s", level=logging.WARNING)
     if invocation.is_verbose:
         logging.getLogger("agent.queue").setLevel(logging.INFO)
     try:
         Worker(
-            handler(queue)(run),
+            handle,
             server=url,
             token=token,
             concurrency=concurrency,

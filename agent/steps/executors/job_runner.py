@@ -155,7 +155,8 @@ class Job:
         while True:
             await asyncio.sleep(self._spec["status_seconds"])
             try:
-                await self._write_status("running")
+                # A thread cannot be stopped: the final status waits until this one is written.
+                await asyncio.shield(self._write_status("running"))
             except Exception as error:
                 # The agent counts only the time in which it can read the store.
                 log.warning("job.status_not_written", error=str(error))

@@ -39,10 +39,11 @@ def directory(url: str, call: JobCall) -> str:
 
 def of_tasks(connection: Connection, task_ids: Iterable[str]) -> list[JobCall]:
     """Return the calls of tasks that launched jobs; one that a retry inherited launched none."""
-    actions = ", ".join(f"'{name}'" for name in EXECUTORS)
+    # An action ends with the number of its call.
+    actions = " OR ".join(f"action LIKE '{name}#%'" for name in EXECUTORS)
     rows = connection.query(
         "SELECT remote_key, attempt, id FROM tool_calls"
-        f" WHERE task_id IN {connection.sql.ids()} AND action IN ({actions}) AND attempt > 0",
+        f" WHERE task_id IN {connection.sql.ids()} AND ({actions}) AND attempt > 0",
         ids=encode(list(task_ids), "ids"),
     )
     return [JobCall(*row) for row in rows]

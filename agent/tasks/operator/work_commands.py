@@ -49,7 +49,7 @@ def resume_work(
         row = locked.work[work_id]
         is_parked = row.status == WorkStatus.ASKED and locked.task.status not in TASK_ENDED
         if step is None or step.status != StepStatus.WAITING or not is_parked:
-            raise RefusedError(f"nothing to resume: the work {work_id} is {row.status}")
+            raise RefusedError(f"the work {work_id} does not wait for a person: it is {row.status}")
         assert isinstance(step.wait, Work)
         transitions.withdraw(locked, step, reason or "resumed")
         answer = {"status": "resumed", "value": value, "by": by, "comment": reason}

@@ -311,6 +311,23 @@ def _apply_verdict(tx: Connection, locked: LockedTask, step: StepRow, row: Appro
     call_ledger.resolve(tx, [locked])
 
 
+def unwrap_checkpoint(tx: Connection, step: StepRow) -> None:
+    """Leave a step its own checkpoint before another wait takes the place of its question.
+
+    Only the wait says that the approval's id is around the checkpoint.
+    """
+    approval_id = waits.approval_of(step.wait)
+    if approval_id is None or "checkpoint" in step.extra:
+        return
+    text = reads.checkpoint_of(tx, step.id)
+    stored = None if text is None else json.loads(text)
+    if isinstance(stored, dict) and stored.get("approval_id") == approval_id:
+        saved = stored["saved"]
+        step.set_columns(
+            checkpoint=None if saved is None else json_values.encode(saved, "checkpoint")
+        )
+
+
 def _wrapped_checkpoint(approval_id: str, saved: Json) -> str:
     """Return the checkpoint of a step that asks: the approval's id around the step's own checkpoint."""
     return json_values.encode({"approval_id": approval_id, "saved": saved}, "checkpoint")

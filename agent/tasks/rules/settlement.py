@@ -176,6 +176,8 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
 
 def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -> None:
     """Let the step wait. A signal or a resolution that arrived before wakes it at once."""
+    if outcome.checkpoint is None:
+        approvals.unwrap_checkpoint(tx, step)
     match outcome.on:
         case Question() as question:
             approvals.ask(locked, step, question, outcome.checkpoint)
