@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.core.redaction import everywhere
+from agent.store.db import json_values
 from agent.triggers.watchers.source import SourceError
 from tests.support.file_polls import Watching
 
@@ -18,6 +19,8 @@ from tests.support.file_polls import Watching
 @pytest.fixture
 def watching(tmp_path: Path) -> Any:
     """Return what makes a watcher of the function `poll` in a module beside a workflow file."""
+    # As in a daemon, whatever test ran before: it compares values, by their own methods.
+    json_values.use_quick_encoder()
 
     def make(module: str, **given: Any) -> Watching:
         (tmp_path / "own_source.py").write_text(dedent(module))
