@@ -65,9 +65,9 @@ def test_a_malformed_command_is_refused(text: str, problem: str) -> None:
     [
         ("/frobnicate", "there is no command /frobnicate"),
         ("/run nothing", "there is no workflow 'nothing'"),
-        ("/task 0", "no task id"),
+        ("/task 0", "not a valid task id"),
         ("/cancel abcdef", "there is no task"),
-        ("/approve 0199-nothing", "no approval id"),
+        ("/approve 0199-nothing", "not a valid approval id"),
         ("/approve abcdef", "there is no approval"),
         ("/tasks nonsense", "there is no activity 'nonsense'"),
         ("/defer abcdef soon", "is not a duration"),
