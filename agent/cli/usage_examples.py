@@ -44,7 +44,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("agent config set engine.slots 10", "change the file"),
     ),
     "run": (
-        ("agent run hello -i name=you", "start a task and follow it"),
+        ("agent run hello -i name=you --wait", "start a task and follow it to its end"),
         ("agent run report.yaml --detach", "start it and return at once"),
         ("agent run report --json", "for a script: one document at its end"),
     ),
@@ -164,7 +164,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 FIRST: Final = (
     ("agent init", "create an agent in this directory"),
-    ("agent run hello -i name=you", "run a task and follow it"),
+    ("agent run hello --wait", "start a task and follow it"),
     ("agent up", "run schedules, watchers and the HTTP API"),
     ("agent status", "what runs, and what needs you"),
     ("agent help COMMAND", "options and examples of a command"),

@@ -18,6 +18,8 @@ _TASK_EVENTS: Final = frozenset(
         "task.canceled",
     }
 )
+_TASK_DETAILS: Final = ("workflow", "reason")
+"""What lines about tasks say beside the id, where the event has it."""
 _QUESTION_EVENTS: Final = frozenset({"approval.requested", "approval.renewed", "approval.reminded"})
 _WARNING_EVENTS: Final = frozenset({"tool_call.unknown", "step.lost"})
 _TRIGGER_EVENTS: Final = frozenset(TRIGGER_NOTICES)
@@ -45,7 +47,9 @@ def log_events(events: list[tuple[Any, ...]], log_keys: LogKeys | None = None) -
             write = log.info if event == "watcher.recovered" else log.warning
             write(event, **{key: value for key, value in details.items() if key != "event"})
         elif event in _TASK_EVENTS:
-            log.info(event, task=task_id)
+            details = json.loads(data) if data else {}
+            shown = {key: details[key] for key in _TASK_DETAILS if key in details}
+            log.info(event, task=task_id, **shown)
         elif event in _QUESTION_EVENTS:
             log.info(event, task=task_id, data=_decoded(data))
 

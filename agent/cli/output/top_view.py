@@ -23,7 +23,7 @@ class Sample:
 def lines(now: Sample, before: Sample | None, height: int | None = None) -> list[str]:
     """Return the view; rates need a sample from before, and `height` bounds the list of steps."""
     load = now.load
-    lines = [_headline(load), _queue(load), _tasks(now, before), _spend(load["spend"]), ""]
+    lines = [_headline(load), _queue(now, before), _tasks(load), _spend(load["spend"]), ""]
     workers = [
         (
             terminal.short(worker["id"]),
@@ -60,9 +60,15 @@ def _headline(load: dict[str, Any]) -> str:
     return f"{workers} {noun}  slots {bar} {taken}/{total}  {terminal.moment(load['at'])}"
 
 
-def _queue(load: dict[str, Any]) -> str:
+def _queue(now: Sample, before: Sample | None) -> str:
+    load = now.load
     queue = load["queue"]
     text = f"queue: {queue['due']:,} due, the oldest for {terminal.duration(queue['age_seconds'])}"
+    if before is not None and now.at > before.at:
+        ended = sum(
+            load["tasks"].get(status, 0) - before.load["tasks"].get(status, 0) for status in _ENDED
+        )
+        text += f"; {max(0, ended) / (now.at - before.at):.1f} tasks ended/s"
     if queue["schedule_lag_seconds"] > 1:
         text += f"; schedules {terminal.duration(queue['schedule_lag_seconds'])} late"
     if load["questions"] or load["unknown"]:
@@ -70,20 +76,13 @@ def _queue(load: dict[str, Any]) -> str:
     return text
 
 
-def _tasks(now: Sample, before: Sample | None) -> str:
-    tasks, steps = now.load["tasks"], now.load["steps"]
+def _tasks(load: dict[str, Any]) -> str:
+    tasks, steps = load["tasks"], load["steps"]
     open_tasks = ", ".join(
         f"{tasks.get(status, 0):,} {status}" for status in ("running", "paused", "failed")
     )
     running = ", ".join(f"{steps.get(status, 0):,} {status}" for status in ("running", "waiting"))
-    text = f"tasks: {open_tasks}; steps: {running}"
-    if before is not None and now.at > before.at:
-        ended = sum(
-            tasks.get(ended_status, 0) - before.load["tasks"].get(ended_status, 0)
-            for ended_status in _ENDED
-        )
-        text += f"; {max(0, ended) / (now.at - before.at):.1f} tasks ended per second"
-    return text
+    return f"tasks: {open_tasks}; steps: {running}"
 
 
 def _spend(day: dict[str, Any]) -> str:

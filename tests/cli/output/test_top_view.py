@@ -33,8 +33,17 @@ def test_rates_come_from_two_samples() -> None:
     """Pruning makes counts smaller: that is no negative rate."""
     before = Sample(document(tasks={"succeeded": 10, "failed": 1}), 100.0)
     now = Sample(document(tasks={"succeeded": 18, "failed": 3}), 105.0)
-    assert "2.0 tasks ended per second" in top_view.lines(now, before)[2]
-    assert "0.0 tasks ended per second" in top_view.lines(before, Sample(now.load, 90.0))[2]
+    assert "; 2.0 tasks ended/s" in top_view.lines(now, before)[1]
+    assert "; 0.0 tasks ended/s" in top_view.lines(before, Sample(now.load, 90.0))[1]
+
+
+def test_its_lines_fit_a_terminal() -> None:
+    """With the rate, while hundreds of tasks run: what is cut off tells nothing."""
+    counts = {"running": 900, "failed": 900, "paused": 900, "waiting": 900}
+    load = document(tasks=counts, steps=counts)
+    lines = top_view.lines(Sample(load, 5.0), Sample(load, 0.0))
+    assert lines[1].endswith("; 0.0 tasks ended/s")
+    assert max(map(len, lines[:4])) <= 80
 
 
 def test_what_needs_a_person_is_named() -> None:
