@@ -21,6 +21,8 @@ from agent.steps.types.value_sizes import is_small, surely_exceeds
 from agent.store.db.json_values import NotPlainJsonError
 
 SHUTDOWN: Final = "shutdown"
+DECLARED_DEAD: Final = "this worker was declared dead"
+"""Why attempts are stopped whose steps other workers have: what goes on outside is theirs."""
 """The stop reason that lets calls in flight finish."""
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agent.config.executors import JobSettings
 from agent.core.waits import Timer
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.outcome_rules import SHUTDOWN
+from agent.steps.attempt.outcome_rules import DECLARED_DEAD, SHUTDOWN
 from agent.steps.attempt.time_limit import time_limit_of
 from agent.steps.executors import job_objects, job_spec
 from agent.steps.executors.job_objects import JobObjects
@@ -95,7 +95,14 @@ class RemoteExecution:
                     call.call_id,
                 )
             )
-            return await self._launch(job, document, context, is_effect=is_effect)
+            try:
+                return await self._launch(job, document, context, is_effect=is_effect)
+            except asyncio.CancelledError:
+                if context.signals.stop_reason != DECLARED_DEAD:
+                    raise
+                # The next attempt, on another worker, watches the job: its call stays as it is.
+                now = context.services.clock.now()
+                raise EndCallError(Waiting(Timer(now), now, context.checkpoint)) from None
 
         async def find(call: RecordedCall) -> Found:
             return await self._find(call, context, is_effect=is_effect)
@@ -243,8 +250,9 @@ class RemoteExecution:
 
 
 def _is_over(context: StepContext) -> bool:
-    """Whether the attempt was canceled or timed out, and this agent is not only shutting down."""
-    return context.is_interrupted() and context.signals.stop_reason != SHUTDOWN
+    """Whether the attempt was canceled or timed out, and not only this agent stops working on it."""
+    leaves = context.signals.stop_reason in (SHUTDOWN, DECLARED_DEAD)
+    return context.is_interrupted() and not leaves
 
 
 def _never_started(reason: str) -> DefiniteFailure:

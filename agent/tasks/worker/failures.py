@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from agent.core.backoff import Backoff
+from agent.steps.attempt.outcome_rules import DECLARED_DEAD
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.faults import Phase, Response, response_to
@@ -65,7 +66,7 @@ async def retry_later(worker: "Worker", phase: Phase, error: StoreError) -> None
 async def _enroll_again(worker: "Worker") -> None:
     """Take a new identity after being declared dead: every claim of the old one is gone."""
     log.warning("worker.fenced", worker=worker.worker_id)
-    worker.attempts.stop_all("this worker was declared dead")
+    worker.attempts.stop_all(DECLARED_DEAD)
     worker.journal.refuse_all()
     worker.slots.reset()
     worker.external.reset()

@@ -14,6 +14,7 @@ from agent.config.executors import JobSettings
 from agent.core.clock import Clock
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer, UnknownCall
+from agent.steps.attempt.outcome_rules import DECLARED_DEAD, SHUTDOWN
 from agent.steps.attempt.services import Execution, Services
 from agent.steps.executors import job_objects, job_runner
 from agent.steps.executors.job_objects import JobObjects
@@ -428,17 +429,18 @@ def test_a_retried_task_finds_the_job_of_the_task_before(
     run(main())
 
 
-def test_a_shutdown_leaves_the_job_alone_and_costs_no_attempt(
-    shell: Callable[..., Launching],
+@pytest.mark.parametrize("reason", [SHUTDOWN, DECLARED_DEAD])
+def test_an_agent_that_ends_leaves_the_job_alone(
+    shell: Callable[..., Launching], reason: str
 ) -> None:
-    """The step waits on a timer that is over; the next agent finds the job in the same attempt."""
+    """Its call stays as it is, and the next agent finds the job; a shutdown costs no attempt."""
     trial, launcher = shell()
     launcher.on_launch = begin_elsewhere
 
     async def main() -> None:
         attempt = asyncio.ensure_future(trial.attempt())
         await until(lambda: _launched(launcher))
-        trial.signals.stop_for("shutdown")
+        trial.signals.stop_for(reason)
         outcome = await attempt
         assert isinstance(outcome, Waiting) and isinstance(outcome.on, Timer)
         assert launcher.jobs[0].objects.read(job_objects.CONTROL) is None
