@@ -1,6 +1,7 @@
 """A dashboard with something on every page: for pictures, for axe, and for tests in a browser."""
 
 import json
+from itertools import count
 from typing import Any
 
 import httpx
@@ -133,11 +134,13 @@ on:
 steps:
   read: {wait: 1ms}
 """
-WORKFLOWS = (PAY_INVOICE, TRIP, CHOICE, LOST, BROKEN, SLOW, LATER, SIGNALLED, QUICK, SUMMARY)
+WORKFLOWS = (PAY_INVOICE, TRIP, CHOICE, BROKEN, SLOW, LATER, SIGNALLED, QUICK, SUMMARY)
 
 
 NASTY = "<img src=x id=injected onerror='injected=1'>\"'}}{{ 7*7 }}"
 """A text that would do harm where it is not escaped."""
+
+_tokens = count(1)
 
 STEPS = StepSettings(send_window_seconds=0.5)
 """An effect without a result becomes a question soon, not after ten seconds."""
@@ -170,9 +173,17 @@ def question_of(client: httpx.Client, task_id: str) -> dict[str, Any]:
     return asked
 
 
+def _lost_effect() -> str:
+    """Return a workflow whose effect is lost, with a token of its own.
+
+    Its function acts once for each token, and another sample of this process may have used one.
+    """
+    return LOST.replace("token: parcel", f"token: parcel-{next(_tokens)}")
+
+
 def fill(running: Running) -> Sample:
     """Fill a dashboard: questions of each kind, tasks in each state, triggers in trouble."""
-    for text in WORKFLOWS:
+    for text in (*WORKFLOWS, _lost_effect()):
         running.add_workflow(text)
     sample = Sample(running)
     with running.client() as client:
@@ -238,9 +249,7 @@ def fill_nasty(running: Running) -> Sample:
         "read-letters": SHOUTING,
     }
     sample = Sample(running)
-    # The function of LOST acts once for each token, and another sample of this process may have used its own.
-    lost = LOST.replace("token: parcel", "token: nasty")
-    for text in (*texts.values(), lost, SLOW, LATER, SIGNALLED, QUICK):
+    for text in (*texts.values(), _lost_effect(), SLOW, LATER, SIGNALLED, QUICK):
         running.add_workflow(text)
     with running.client() as client:
         for name in ("book-trip", "pick-cover", "send-parcel", "index-photos"):
