@@ -22,12 +22,12 @@ help: ## show this list
 run: .venv/for-running ## start the agent with the example workflows
 	@set -m 2>/dev/null; AGENT_WORKFLOWS__DIRECTORY=examples $(BIN)/agent up --run examples/hello.yaml
 
-# Tests wait more than they compute: four at a time keep two cores busy. What measures time runs in
+# Tests wait more than they compute: five at a time keep two cores busy. What measures time runs in
 # a second run, with nothing beside it. Both runs always happen and each prints its closing line; the
 # status is bad if either failed. A run that finds no test (5) is fine only where ARGS chose some.
 test: .venv/for-tests ## run all tests, on SQLite and on a PostgreSQL of its own
 	@well() { test $$1 -eq 0 || { test -n "$(ARGS)" && test $$1 -eq 5; }; }; \
-	$(PYTEST) -n 4 --dist worksteal -m "not measured" $(ARGS); first=$$?; \
+	$(PYTEST) -n 5 --dist worksteal -m "not measured" $(ARGS); first=$$?; \
 	$(PYTEST) -n 0 -m measured $(or $(ARGS),$(MEASURED)); second=$$?; \
 	well $$first && well $$second
 

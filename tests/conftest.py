@@ -14,6 +14,7 @@ import hypothesis
 import psycopg
 import pytest
 
+from agent.cli import invocation
 from agent.core.redaction import everywhere
 from agent.steps.attempt import prepare, secret_sources, secrets
 from agent.store.db.database import Database
@@ -62,9 +63,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden() -> Iterator[None]:
-    """Forget what a test has hidden: a process hides for all that runs in it, also other tests."""
+def _nothing_left() -> Iterator[None]:
+    """Forget what a test has hidden, and the options of its commands: both count for a whole process."""
     yield
+    invocation.begin(None, None)
     everywhere.clear()
     secrets.secret_watcher.clear()
     secret_sources.sources.environment_file = None

@@ -17,6 +17,7 @@ from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tool_services import memories
 from agent.tool_services.memories import Memories, weight
+from tests.support.effort import short_or_full
 from tests.support.hypothesis_profile import PATIENT
 from tests.support.rows import insert_task
 from tests.support.statements import record_statements
@@ -63,7 +64,7 @@ _scopes = itertools.count()
     query=st.one_of(_TEXTS, _ANY, _PIECES.filter(str.strip)),
     forgotten=st.sets(st.integers(0, 7), max_size=2),
 )
-@settings(PATIENT, max_examples=80)
+@settings(PATIENT, max_examples=short_or_full(40, 80))
 def check_databases(
     databases: list[Database], texts: list[str], query: str, forgotten: set[int]
 ) -> None:

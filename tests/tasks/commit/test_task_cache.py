@@ -16,6 +16,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.tasks.commit.task_cache import MOST_STEPS, TaskCache
 from agent.workflows.graph import Graph
+from tests.support.effort import short_or_full
 from tests.support.engine import FAILURE, RETRY, Hand, HandClock, find_violations, graph, step
 from tests.support.random_graphs import graphs
 from tests.support.statements import record_statements
@@ -155,7 +156,9 @@ _EVENTS = "SELECT type, attempt, data FROM events WHERE task_id IS NOT NULL ORDE
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=short_or_full(15, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(graphs(), st.data())
 def test_the_cache_changes_no_result(
