@@ -32,7 +32,7 @@ def main(
     ended: int = 100_000,
     live: int = 1000,
     fetches: int = 30,
-    tasks: int = 4000,
+    tasks: int = 10_000,
     pages: int = 50,
     rounds: int = 3,
 ) -> dict[str, Any]:
