@@ -24,10 +24,10 @@ _POLL_SECONDS: Final = 0.5
 _SPACE_SECONDS: Final = 0.25
 _BUSY_EVENTS_PER_SECOND: Final = 200.0
 """More than a person's tasks cause; a slow machine under load has more as well."""
-_BUSY_SECONDS: Final = 4.5
-"""A page shows a change within five seconds, whatever the load."""
+_BUSY_SECONDS: Final = 4.0
+"""With a poll and the fetch of the page, a change shows within five seconds."""
 _MIN_BUSY_SECONDS: Final = 1.0
-_BUSY_SECONDS_PER_PAGE: Final = 0.07
+_BUSY_SECONDS_PER_PAGE: Final = 0.06
 _MOST_EVENTS: Final = 1000
 """More events than this since the last message: every page counts as changed."""
 _KEEPALIVE_SECONDS: Final = 15.0
