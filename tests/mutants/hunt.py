@@ -32,6 +32,7 @@ COPIED = ("agent", "tests", "examples", "docs", "pyproject.toml", "config.toml",
 SUBSET = (
     "tests/tasks/rules/test_state.py",
     "tests/tasks/rules/test_work.py",
+    "tests/tasks/rules/test_versions.py",
     "tests/queue/test_worker.py",
     "tests/server/routes/test_work.py",
     "tests/tasks/rules/test_firing.py",
