@@ -28,7 +28,7 @@ inputs:
   address: {{type: string, default: "https://example.com"}}
 steps:
   fetch:
-    http: {{url: "{{{{ inputs.address }}}}"}}
+    http: {{get: "{{{{ inputs.address }}}}"}}
     retry: {{max_attempts: 4}}
   count:
     depends_on: [fetch]
