@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+import agent.steps.spec.registry  # noqa: F401  (the real kinds)
+from agent.workflows.compile.compiler import check_text
+from agent.workflows.diagnostics import show
 from bench import chart, docs, options, report, targets, workloads
 from bench.results import Results
 from bench.rows import medians, row
+from bench.workloads import cli
 from tests.support.effort import short_or_full
 
 ROOT = Path(__file__).parent.parent
@@ -167,3 +171,10 @@ def test_a_row_shows_only_what_it_has() -> None:
     ((*_, last),) = report.measured([row("agent", "sqlite", "recovery", running=10, seconds=0.5)])
     assert last == "seconds 0.5"
     assert chart.draw([]).startswith("<svg")
+
+
+def test_the_workflow_of_the_commands_is_valid() -> None:
+    """Commands are measured on files that they accept: `validate` of a broken file does other work."""
+    text = cli._FLOW.format(name="flow")
+    problems = check_text(text, "flow.yaml")
+    assert problems == [], show(problems, {"flow.yaml": text})
