@@ -8,15 +8,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import watchfiles
 
-from agent.triggers.watchers import path_listener
+from agent.triggers.watchers import open_watch, path_listener
 from agent.triggers.watchers.path_listener import PathListener
-from agent.triggers.watchers.path_scan import WatchedPath, directories
+from agent.triggers.watchers.path_scan import Listing, WatchedPath, directories
 from agent.triggers.watchers.registry import listener_of
 from tests.support.file_polls import Watching
 
@@ -131,6 +132,36 @@ def test_directories_that_come_and_go_are_followed(tmp_path: Path) -> None:
             await listening.wakes_on_each(deep)
             shutil.rmtree(watched)
             await listening.wakes_on(lambda: watched.mkdir(exist_ok=True))
+            await listening.wakes_on_each(watched)
+
+    asyncio.run(story())
+
+
+def test_a_directory_that_comes_back_under_its_inode_is_watched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems give a new directory the inode of a deleted one: its listing looks unchanged."""
+
+    def with_one_inode(*given: Any) -> Listing:
+        listed = directories(*given)
+        return replace(listed, directories=dict.fromkeys(listed.directories, 1))
+
+    monkeypatch.setattr(path_listener, "directories", with_one_inode)
+    inode_of = open_watch.inode_of
+    monkeypatch.setattr(open_watch, "inode_of", lambda path: inode_of(path) and 1)
+    watched = tmp_path / "watched"
+    watched.mkdir()
+
+    def make_again() -> None:
+        # At once: a listing in between would see that it is gone.
+        watched.rename(tmp_path / "old")
+        watched.mkdir()
+        shutil.rmtree(tmp_path / "old")
+
+    async def story() -> None:
+        async with Listening(watched) as listening:
+            await listening.wakes_on_each(watched)
+            make_again()
             await listening.wakes_on_each(watched)
 
     asyncio.run(story())
