@@ -30,8 +30,8 @@ def points(sqlite_template: Path, tmp_path: Path) -> Iterator[Points]:
 def test_faults_at_some_syncs(points: Points) -> None:
     """Kills in a sync, kills during recovery, and disk errors: every task ends correctly."""
     points.begin()
-    assert points.kill(6)
-    assert points.kill(3)
+    assert points.kill(6), points.those.describe()
+    assert points.kill(3), points.those.describe()
     points.finish("killed at sync 6, then at sync 3")
     points.begin()
     assert points.fail("EIO", 4)

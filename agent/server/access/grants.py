@@ -21,7 +21,7 @@ from agent.approvals.permission import Principal
 from agent.core.clock import SECOND, Clock
 from agent.core.file_trust import Trust, can_be_written_by_others
 from agent.core.ids import content_hash
-from agent.core.scopes import SCOPES, Scope, is_work_scope
+from agent.core.scopes import SCOPES, Scope, implied, is_work_scope
 
 CACHE_SECONDS: Final = 0.5
 """A revoked credential may still be accepted for this long; a new one is accepted at once."""
@@ -61,6 +61,14 @@ class TokenGrant:
     def principal(self) -> Principal:
         """The caller that this identifies: a question's `who` may list `api:NAME` or `page:NAME`."""
         return Principal(self.channel, self.name, self.scopes, queues=self.queues)
+
+
+def grant_of(
+    entry: Entry, *, channel: str = "api", queues: frozenset[str] = frozenset()
+) -> TokenGrant:
+    """Return the credential that a file's entry describes."""
+    scopes, expires_at = implied(entry["scopes"]), instant_of(entry["expires"])
+    return TokenGrant(entry["name"], scopes, entry["hash"], expires_at, channel, queues)
 
 
 class Grants(ABC):

@@ -16,7 +16,15 @@ import structlog
 from agent.core.clock import SECOND, to_iso
 from agent.core.ids import content_hash, new_token
 from agent.core.scopes import Scope, implied
-from agent.server.access.grants import Entry, Grants, TokenError, TokenGrant, check_new, instant_of
+from agent.server.access.grants import (
+    Entry,
+    Grants,
+    TokenError,
+    TokenGrant,
+    check_new,
+    grant_of,
+    instant_of,
+)
 from agent.server.access.tokens import Tokens
 
 log = structlog.get_logger(__name__)
@@ -146,13 +154,5 @@ class Sessions(Grants):
             log.error("page.sessions_unreadable", error=str(error))
             return []
         return [
-            TokenGrant(
-                entry["name"],
-                implied(entry["scopes"]),
-                entry["hash"],
-                instant_of(entry["expires"]),
-                CHANNEL,
-            )
-            for entry in entries
-            if entry.get("kind") == _SESSION
+            grant_of(entry, channel=CHANNEL) for entry in entries if entry.get("kind") == _SESSION
         ]

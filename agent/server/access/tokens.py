@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from agent.core.ids import content_hash, new_token
-from agent.core.scopes import SCOPES, implied, work_scopes
+from agent.core.scopes import SCOPES, work_scopes
 from agent.server.access.grants import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -20,7 +20,7 @@ from agent.server.access.grants import (
     TokenError,
     TokenGrant,
     check_new,
-    instant_of,
+    grant_of,
 )
 
 log = structlog.get_logger(__name__)
@@ -108,16 +108,7 @@ class Tokens(Grants):
             # The listed tokens are not accepted then; the owner's still is.
             log.error("api.tokens_unreadable", error=str(error))
             return []
-        return [
-            TokenGrant(
-                entry["name"],
-                implied(entry["scopes"]),
-                entry["hash"],
-                instant_of(entry["expires"]),
-                queues=work_scopes(entry["scopes"]),
-            )
-            for entry in listed
-        ]
+        return [grant_of(entry, queues=work_scopes(entry["scopes"])) for entry in listed]
 
     def _owner_grant(self) -> list[TokenGrant]:
         try:
