@@ -5,6 +5,7 @@ import socket
 import time
 from typing import Any
 
+import pytest
 import uvicorn
 
 from agent.server.connections.uvicorn_server import UvicornServer
@@ -27,6 +28,7 @@ class CountedServer(UvicornServer):
         return await super().on_tick(counter)
 
 
+@pytest.mark.measured
 def test_an_idle_server_wakes_once_a_second_and_ends_at_once() -> None:
     """Uvicorn's own loop wakes ten times a second; responses still have a Date."""
 

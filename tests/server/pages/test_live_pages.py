@@ -25,6 +25,7 @@ def _start(client: httpx.Client, workflow: str) -> str:
     return str(client.post(f"/api/v1/workflows/{workflow}/tasks").json()["id"])
 
 
+@pytest.mark.measured
 def test_a_change_is_shown_within_a_second(
     browser: Browser, running: Running, client: httpx.Client
 ) -> None:
