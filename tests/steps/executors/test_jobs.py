@@ -233,9 +233,33 @@ def test_a_launcher_that_fails_is_a_job_that_never_started(
     assert error_of(run(trial.attempt())) == expected
 
 
-def test_silence_is_measured_by_the_monotonic_clock(shell: Callable[..., Launching]) -> None:
+class CountedReads:
+    """Counts the readings of the store, which may be away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.is_away = False
+        self._read = store_objects.read
+        monkeypatch.setattr(store_objects, "read", self._counted)
+
+    def _counted(self, address: str, options: Any = None) -> bytes | None:
+        self.count += 1
+        if self.is_away:
+            raise OSError("no route to host")
+        return self._read(address, options)
+
+    async def go_on(self) -> None:
+        """Wait until what was read before this was acted on: one reading after the next has begun."""
+        last = self.count
+        await until(lambda: self.count >= last + 3)
+
+
+def test_silence_is_measured_by_the_monotonic_clock(
+    shell: Callable[..., Launching], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clock that is set forward loses no job; a status that stays the same does."""
     trial, launcher = shell(effect="none")
+    reads = CountedReads(monkeypatch)
     launcher.on_launch = begin_elsewhere
     clock = trial.clock
     assert isinstance(clock, MonotonicClock)
@@ -247,10 +271,10 @@ def test_silence_is_measured_by_the_monotonic_clock(shell: Callable[..., Launchi
             clock.advance(3600)
             write_status(launcher.jobs[0].objects, number, "running")
             clock.ahead_seconds += 20
-            await asyncio.sleep(0.2)
+            await reads.go_on()
         clock.advance(3600)
-        await asyncio.sleep(0.2)
-        assert not attempt.done()
+        await reads.go_on()
+        assert launcher.jobs[0].objects.read(job_objects.CONTROL) is None, "it is asked to stop"
         clock.ahead_seconds += 31
         outcome = await attempt
         assert error_of(outcome) == ("heartbeat timeout: the job's status has not changed for 30 s")
@@ -286,27 +310,19 @@ def test_a_store_that_does_not_answer_is_no_silence_of_the_job(
     launcher.on_launch = begin_elsewhere
     clock = trial.clock
     assert isinstance(clock, MonotonicClock)
-    read, is_away = store_objects.read, False
-
-    def maybe(address: str, options: Any = None) -> bytes | None:
-        if is_away:
-            raise OSError("no route to host")
-        return read(address, options)
-
-    monkeypatch.setattr(store_objects, "read", maybe)
+    reads = CountedReads(monkeypatch)
 
     async def main() -> None:
-        nonlocal is_away
         attempt = asyncio.ensure_future(trial.attempt())
         await until(lambda: launcher.jobs)
-        await asyncio.sleep(0.1)
-        is_away = True
-        await asyncio.sleep(0.1)
+        await reads.go_on()
+        reads.is_away = True
+        await reads.go_on()
         clock.ahead_seconds += 100
-        await asyncio.sleep(0.1)
-        is_away = False
-        await asyncio.sleep(0.2)
-        assert not attempt.done()
+        await reads.go_on()
+        reads.is_away = False
+        await reads.go_on()
+        assert launcher.jobs[0].objects.read(job_objects.CONTROL) is None, "it is asked to stop"
         write_status(launcher.jobs[0].objects, 2, "failed", error=ERROR, may_retry=True)
         assert error_of(await attempt) == "it broke"
 

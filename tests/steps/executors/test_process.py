@@ -142,6 +142,25 @@ def test_a_call_whose_process_died_is_unknown(process: Make) -> None:
     run(main())
 
 
+def test_a_step_that_acts_and_whose_process_died_is_unknown(process: Make) -> None:
+    """Its function is its effect: it does not run again by itself."""
+
+    async def main() -> None:
+        trial = process("crashes", config={"effect": "once"})
+        try:
+            outcome = await trial.attempt()
+            assert isinstance(outcome, Retry) and outcome.is_unknown
+            assert "whether it took effect is unknown" in outcome.error.message
+            assert trial.journal.statuses == [CallStatus.UNKNOWN]
+            trial.pass_expiry()
+            waiting = await trial.attempt()
+            assert isinstance(waiting, Waiting) and isinstance(waiting.on, UnknownCall)
+        finally:
+            await trial.services.aclose()
+
+    run(main())
+
+
 def test_no_effect_begins_before_its_intent_is_durable(process: Make, tmp_path: Path) -> None:
     """The function of a call waits in its process for the commit of the agent."""
     trial = process("pays_into_a_file", {"path": str(tmp_path / "paid")})
