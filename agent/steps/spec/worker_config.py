@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from agent.core.quick_models import BaseModel, ConfigDict, Field, model_validator
 from agent.core.scopes import QUEUE_PATTERN
 from agent.steps.spec.configs import Seconds
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agent.core import secret_reference
+from agent.core.quick_models import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 from agent.workflows.compile.watch_sources import (
     SOURCES,
@@ -63,7 +63,7 @@ def _is_timezone(name: str) -> str:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _is_instant(text: str) -> str:
