@@ -94,7 +94,7 @@ def read(
         raise ConfigError(problems)
     trusted = tuple(variables.values.get(f"agent.trusted_{who}", []) for who in ("users", "groups"))
     origin = {"base": place.base, "file": place.file, "trusted_by_environment": trusted}
-    settings = Settings.model_validate(merged | origin)
+    settings: Any = Settings.pydantic.model_validate(merged | origin)
     return Configuration(
         settings,
         place,

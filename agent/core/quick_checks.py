@@ -7,18 +7,18 @@ is `NotPlainError`, and pydantic decides. A test compares the two.
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union
 
-from agent.core.quick_models import (
+from agent.core.quick_fields import (
     AfterValidator,
     BeforeValidator,
     FieldSpec,
-    ModelType,
-    built,
-    key_of,
+    FieldValidator,
+    ModelValidator,
 )
+from agent.core.quick_models import ModelType, built
 
 Check = Callable[[Any], Any]
 
@@ -58,7 +58,9 @@ def accept(cls: ModelType, value: Any) -> Any:
 
 
 def _accept(cls: ModelType, value: Any) -> Any:
-    validators = cls.quick_validators.values()
+    validators = [
+        each for each in cls.quick_validators.values() if isinstance(each, ModelValidator)
+    ]
     for validator in validators:
         if validator.mode == "before":
             value = validator.function.__func__(cls, value)
@@ -66,18 +68,13 @@ def _accept(cls: ModelType, value: Any) -> Any:
         raise NotPlainError
     values: dict[str, Any] = {}
     given: set[str] = set()
-    for name, (annotation, spec) in cls.quick_fields.items():
-        key = key_of(name, spec)
+    for name, (_, spec) in cls.quick_fields.items():
+        key = spec.key(name)
         if key in value:
-            check = cls.quick_checks.get(name)
-            if check is None:
-                check = cls.quick_checks[name] = _with_bounds(check_of(annotation), spec)
-            values[name] = check(value[key])
+            values[name] = _field_check(cls, name)(value[key])
             given.add(name)
-        elif spec.is_required or spec.arguments.get("validate_default"):
-            raise NotPlainError
         else:
-            values[name] = spec.default()
+            values[name] = _default(cls, name, spec)
     if len(given) < len(value) and cls.quick_config.get("extra") != "ignore":
         raise NotPlainError
     model = built(cls, values, given)
@@ -85,6 +82,30 @@ def _accept(cls: ModelType, value: Any) -> Any:
         if validator.mode == "after" and _called(validator.function, model) is not model:
             raise NotPlainError
     return model
+
+
+def _default(cls: ModelType, name: str, spec: FieldSpec) -> Any:
+    if spec.is_required:
+        raise NotPlainError
+    default = spec.default()
+    return _field_check(cls, name)(default) if spec.arguments.get("validate_default") else default
+
+
+def _field_check(cls: ModelType, name: str) -> Check:
+    """Return the check of a field; it is made when the first value has that field."""
+    check = cls.quick_checks.get(name)
+    if check is None:
+        annotation, spec = cls.quick_fields[name]
+        check = _with_bounds(check_of(annotation), spec)
+        for validator in cls.quick_validators.values():
+            if isinstance(validator, FieldValidator) and name in validator.fields:
+                check = _then(check, partial(validator.function.__func__, cls))
+        cls.quick_checks[name] = check
+    return check
+
+
+def _then(check: Check, following: Check) -> Check:
+    return lambda value: following(check(value))
 
 
 def check_of(annotation: Any) -> Check:

@@ -64,8 +64,9 @@ def find_problems(
 
     With `may_have_templates` values that are only known once rendered are not checked.
     """
+    checked_by: Any = model
     try:
-        return model.model_validate(value), []
+        return checked_by.model_validate(value), []
     except ValueError as error:
         from pydantic import ValidationError
 
@@ -73,7 +74,7 @@ def find_problems(
             raise
         return None, [
             source.problem(path + fault.path, fault.message, fault.hint, at_value=fault.is_of_value)
-            for fault in faults(model, value, error, may_have_templates=may_have_templates)
+            for fault in faults(checked_by, value, error, may_have_templates=may_have_templates)
         ]
 
 

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from agent.core.quick_models import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.configs import Count, JsonSchema, Names, Number, Seconds, Text
 from agent.steps.spec.questions import PositiveSeconds, Who
 

@@ -3,7 +3,8 @@
 import re
 from typing import Annotated, Any, Final
 
-from agent.core.quick_models import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 
 MAX_ATTACHMENTS: Final = 10
 

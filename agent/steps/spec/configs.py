@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from agent.core.clock import SECOND
-from agent.core.quick_models import (
+from agent.core.quick_fields import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
     model_validator,
 )
+from agent.core.quick_models import BaseModel
 from agent.workflows.durations import MAX_SECONDS, parse_duration
 from agent.workflows.templates.templates import has_templates
 

@@ -3,15 +3,15 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from agent.core.quick_models import (
+from agent.core.quick_fields import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
     model_validator,
 )
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import RENDERED, Text
 from agent.steps.spec.mail_addresses import MOST_RECIPIENTS, Mailbox, Mailboxes, OneMailbox

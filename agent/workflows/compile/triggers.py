@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from agent.core import secret_reference
-from agent.core.quick_models import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from agent.core.quick_fields import AfterValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 from agent.workflows.compile.watch_sources import (
     SOURCES,
