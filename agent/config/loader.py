@@ -112,6 +112,8 @@ def _parse(file: Path | None, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{file}: this is not TOML: {error}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{file}: its values are nested too deeply"]) from None
 
 
 def _read(file: Path) -> str:

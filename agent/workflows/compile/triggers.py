@@ -3,9 +3,6 @@
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
-from zoneinfo import ZoneInfo
-
-from cronsim import CronSim, CronSimError
 
 from agent.core import secret_reference
 from agent.core.quick_fields import AfterValidator, ConfigDict, Field, model_validator
@@ -44,6 +41,8 @@ def _is_cron(expression: str) -> str:
             f"{expression!r} is not a cron expression; it has five fields (minute, hour, day, "
             "month, weekday), such as '0 8 * * 1-5'"
         )
+    from cronsim import CronSim, CronSimError
+
     try:
         next(CronSim(plain, datetime(2024, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
@@ -54,6 +53,8 @@ def _is_cron(expression: str) -> str:
 
 
 def _is_timezone(name: str) -> str:
+    from zoneinfo import ZoneInfo
+
     try:
         ZoneInfo(name)
     except Exception:
