@@ -1,20 +1,20 @@
 """The processor time of everyday commands, beside that of a Python that does nothing.
 
-Each command is a new process, as at a prompt. The bare interpreter and the commands take turns, so a
+Each command is a new process, as at a prompt. All run in an environment as users have it: the wheel is installed, and
+there are no `.pth` files, which would slow down every start of Python, the bare one most of all. The bare interpreter and the commands take turns, so a
 busy machine slows both; the least time of each counts, which other processes disturb the least.
 """
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from bench.options import Options
-from bench.process import ROOT
 from bench.rows import Row, row
 from bench.stores import Stores
+from tests.support import installed_wheel
 
 BARE: Final = "python"
 DRIVER: Final = "psycopg"
@@ -46,23 +46,29 @@ def run(asked: Options, stores: Stores, _: int) -> Iterator[Row]:
     if "agent" not in asked.engines:
         return
     rounds = 2 if asked.is_quick else 15
-    for store in asked.stores:
-        with stores.directory() as directory, stores.fresh(store) as url:
-            bench = _CommandBench(directory, url)
-            for case, milliseconds, ratio in bench.measure(store, rounds):
-                yield row("agent", store, "cli", case=case, cpu_ms=milliseconds, times_bare=ratio)
+    with stores.directory() as installed:
+        programs = installed_wheel.install(installed) / "bin"
+        for store in asked.stores:
+            with stores.directory() as directory, stores.fresh(store) as url:
+                bench = _CommandBench(programs, directory, url)
+                for case, milliseconds, ratio in bench.measure(store, rounds):
+                    yield row(
+                        "agent", store, "cli", case=case, cpu_ms=milliseconds, times_bare=ratio
+                    )
 
 
 class _CommandBench:
     """A directory with a configuration, workflow files and one task."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, programs: Path, directory: Path, url: str) -> None:
+        self._python = str(programs / "python")
+        self._program = str(programs / "agent")
         self._directory = directory
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_")}
-        # Users have compiled modules.
-        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        # Users have compiled modules, and none beside the environment's own.
+        own = ("AGENT_", "PYTHON")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         self._environment = inherited | {
-            "PYTHONPATH": str(ROOT),
+            "HOME": str(directory),
             "NO_COLOR": "1",
             "XDG_CACHE_HOME": str(directory / "cache"),
         }
@@ -79,9 +85,9 @@ class _CommandBench:
 
     def measure(self, store: str, rounds: int) -> Iterator[tuple[str, float, float]]:
         """Yield each case with its least milliseconds of processor time, and as multiple of bare Python."""
-        agent = [sys.executable, "-m", "agent.cli"]
+        agent = [self._program]
         cases = {
-            BARE: [sys.executable, "-c", "pass"],
+            BARE: [self._python, "-c", "pass"],
             "--help": [*agent, "--help"],
             "version": [*agent, "version"],
             "tasks": [*agent, "tasks"],
@@ -97,7 +103,7 @@ class _CommandBench:
             UNCACHED: ["env", "XDG_CACHE_HOME=/dev/null", *agent, "validate", *self._files],
         }
         if store == "postgres":
-            cases[DRIVER] = [sys.executable, "-c", "import psycopg"]
+            cases[DRIVER] = [self._python, "-c", "import psycopg"]
         least: dict[str, float] = {}
         # The first round fills the caches of modules and of files.
         for number in range(rounds + 1):
@@ -131,7 +137,7 @@ class _CommandBench:
 
     def _agent(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "agent.cli", *arguments],
+            [self._program, *arguments],
             cwd=self._directory,
             env=self._environment,
             stdin=subprocess.DEVNULL,
