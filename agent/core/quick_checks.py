@@ -58,6 +58,9 @@ def accept(cls: ModelType, value: Any) -> Any:
 
 
 def _accept(cls: ModelType, value: Any) -> Any:
+    model_class: Any = cls
+    if type(value) is model_class:
+        return value
     validators = [
         each for each in cls.quick_validators.values() if isinstance(each, ModelValidator)
     ]

@@ -12,7 +12,7 @@ _REQUIRED: Final[Any] = object()
 
 
 class ValidationInfo(Protocol):
-    """What a validator that has a second parameter is told."""
+    """What a validator that has a second parameter sees."""
 
     @property
     def context(self) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LIBRARY: Final = "pydantic"
 _GIVEN: Final = "__given__"
+_loaded_for_mistakes = False
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
@@ -65,9 +66,16 @@ class ModelType(type):
         return tuple(spec.key(name) for name, (_, spec) in cls.quick_fields.items())
 
     @property
+    def is_quick(cls) -> bool:
+        """Whether to try without pydantic: it is not loaded, or only for the mistakes of other models."""
+        return _LIBRARY not in sys.modules or (_loaded_for_mistakes and cls._pydantic is None)
+
+    @property
     def pydantic(cls) -> "type[pydantic.BaseModel]":
         """Pydantic's own class with the same fields, methods and name."""
+        global _loaded_for_mistakes  # noqa: PLW0603  (a property of the process, as is what it has loaded)
         if cls._pydantic is None:
+            _loaded_for_mistakes |= _LIBRARY not in sys.modules
             from agent.core.pydantic_classes import pydantic_class
 
             cls._pydantic = pydantic_class(cls, cls._body)
@@ -102,7 +110,7 @@ class BaseModel(metaclass=ModelType):
 
         A process that has pydantic loaded gets an instance of its class, with the same fields and methods.
         """
-        if context is None and _LIBRARY not in sys.modules:
+        if context is None and cls.is_quick:
             from agent.core.quick_checks import NotPlainError, accept
 
             try:

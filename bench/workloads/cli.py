@@ -20,6 +20,8 @@ BARE: Final = "python"
 DRIVER: Final = "psycopg"
 CHANGED: Final = "validate, changed files"
 UNCACHED: Final = "validate, first run"
+MISTAKE: Final = "validate, one mistake"
+_BAD_INPUT: Final = 2
 _FILES: Final = 12
 _FLOW: Final = """\
 name: {name}
@@ -79,6 +81,10 @@ class _CommandBench:
             file = directory / f"flow-{number}.yaml"
             file.write_text(_FLOW.format(name=f"flow_{number}"), encoding="utf-8")
             self._files.append(file.name)
+        broken = directory / "broken.yaml"
+        text = _FLOW.format(name="broken").replace("max_attempts: 4", "max_attempts: 0")
+        broken.write_text(text, encoding="utf-8")
+        self._broken = broken.name
         self._agent("db", "upgrade")
         self._agent("run", "--detach", self._files[0])
         self._task = self._agent("tasks", "--json").partition('"id": "')[2].partition('"')[0]
@@ -101,6 +107,8 @@ class _CommandBench:
             CHANGED: [*agent, "validate", *self._files],
             # Nothing is known of the configuration either.
             UNCACHED: ["env", "XDG_CACHE_HOME=/dev/null", *agent, "validate", *self._files],
+            # Pydantic is loaded for what is wrong.
+            MISTAKE: [*agent, "validate", self._broken, *self._files[1:]],
         }
         if store == "postgres":
             cases[DRIVER] = [self._python, "-c", "import psycopg"]
@@ -110,7 +118,7 @@ class _CommandBench:
             for case, command in cases.items():
                 if case == CHANGED:
                     self._forget_reports()
-                seconds = self._cpu_seconds(command)
+                seconds = self._cpu_seconds(command, _BAD_INPUT if case == MISTAKE else 0)
                 if number > 0:
                     least[case] = min(seconds, least.get(case, seconds))
         for case, seconds in least.items():
@@ -120,7 +128,7 @@ class _CommandBench:
         for file in (self._directory / "cache" / "agent").glob("validated-*"):
             file.unlink()
 
-    def _cpu_seconds(self, command: list[str]) -> float:
+    def _cpu_seconds(self, command: list[str], expected: int) -> float:
         process = subprocess.Popen(
             command,
             cwd=self._directory,
@@ -131,7 +139,7 @@ class _CommandBench:
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
+        if process.returncode != expected:
             raise RuntimeError(f"{' '.join(command)} exited with {process.returncode}")
         return usage.ru_utime + usage.ru_stime
 

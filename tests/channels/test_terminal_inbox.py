@@ -32,7 +32,8 @@ def _run(engine: Engine, user: str, line: str) -> str:
 
 def _texts(inbox: TerminalInbox, count: int) -> list[str]:
     """Return what there is to show once there is so much; PostgreSQL's log shows an event only
-    when no transaction before it is open, another database's included."""
+    when no transaction before it is open, another database's included.
+    """
     texts = inbox.read().texts
     return texts if len(texts) >= count else []
 

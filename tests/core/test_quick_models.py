@@ -3,6 +3,8 @@
 import importlib
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
@@ -351,6 +353,29 @@ def test_a_model_behaves_as_pydantics() -> None:
     made: Any = Outer(text="ab")
     assert [isinstance(made, each) for each in (Outer, Outer.pydantic)] == [True, True]
     assert not isinstance(NoneType, Outer)
+
+
+def test_a_model_may_stand_where_its_keys_may() -> None:
+    """As a part of another one, and by itself."""
+    part = accept(Inner, {"name": "abc"})
+    assert accept(Inner, part) is part
+    assert accept(Outer, {"part": part}).part is part
+
+
+def test_a_mistake_makes_no_other_model_slow() -> None:
+    """In a new process: pydantic's classes are made of the models that found something wrong."""
+    program = (
+        "from agent.steps.spec.configs import HttpConfig, ShellConfig, WaitConfig\n"
+        "WaitConfig(duration='5s')\n"
+        "try: ShellConfig(argv=[])\n"
+        "except ValueError as error: print(type(error).__name__)\n"
+        "HttpConfig(get='https://example.com')\n"
+        "print([each._pydantic is not None for each in (WaitConfig, ShellConfig, HttpConfig)])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["ValidationError", "[False, True, False]"]
 
 
 def test_a_default_is_not_shared() -> None:
