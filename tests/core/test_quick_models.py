@@ -273,6 +273,10 @@ class Outer(BaseModel):
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     number: float = Field(default=1.0, gt=0, lt=10)
     choices: list[int | str] = Field(default=["a"], min_length=1)
+    flag: Literal[True] | None = None
+    either: int | float | None = None
+    size: float | None = None
+    stripped: Annotated[str, AfterValidator(str.strip), Field(max_length=3)] = ""
 
     @field_validator("number")
     @classmethod
@@ -300,7 +304,7 @@ class Outer(BaseModel):
         "ab",
         {"text": "ab", "part": {"name": "abc"}},
         {"with": {"a": [1]}, "number": 3},
-        {"choices": [1, "b"]},
+        {"choices": [1, "b"], "flag": True, "either": 1.5, "size": 2**50, "stripped": " a "},
     ],
     ids=json.dumps,
 )
@@ -329,6 +333,10 @@ def test_plain_values_are_accepted(value: Any) -> None:
         {"number": 7},
         {"choices": []},
         {"choices": [True]},
+        {"flag": 1},
+        {"either": 3},
+        {"size": 2**60 + 1},
+        {"stripped": "  a  "},
         {"other": 1},
     ],
     ids=repr,
