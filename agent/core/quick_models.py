@@ -73,9 +73,7 @@ class ModelType(type):
     @property
     def pydantic(cls) -> "type[pydantic.BaseModel]":
         """Pydantic's own class with the same fields, methods and name."""
-        global _loaded_for_mistakes  # noqa: PLW0603  (a property of the process, as is what it has loaded)
         if cls._pydantic is None:
-            _loaded_for_mistakes |= _LIBRARY not in sys.modules
             from agent.core.pydantic_classes import pydantic_class
 
             cls._pydantic = pydantic_class(cls, cls._body)
@@ -117,7 +115,7 @@ class BaseModel(metaclass=ModelType):
                 accepted: Self = accept(cls, value)
                 return accepted
             except NotPlainError:
-                pass
+                _note_mistake()
         checked: Any = cls.pydantic.model_validate(value, context=context)
         return checked  # type: ignore[no-any-return]
 
@@ -190,6 +188,11 @@ class BaseModel(metaclass=ModelType):
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in fields_of(self).items())
         return f"{type(self).__name__}({values})"
+
+
+def _note_mistake() -> None:
+    global _loaded_for_mistakes  # noqa: PLW0603  (a property of the process, as is what it has loaded)
+    _loaded_for_mistakes |= _LIBRARY not in sys.modules
 
 
 def _set_fields(model: Any, values: dict[str, Any], given: set[str]) -> None:

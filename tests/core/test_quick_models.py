@@ -386,6 +386,20 @@ def test_a_mistake_makes_no_other_model_slow() -> None:
     assert done.stdout.splitlines() == ["ValidationError", "[False, True, False]"]
 
 
+def test_a_process_that_has_pydantic_uses_it_for_every_check() -> None:
+    """Such as a daemon, which loads it for its configuration: its classes are faster."""
+    program = (
+        "from agent.config.settings import Settings\n"
+        "Settings.pydantic.model_validate({})\n"
+        "from agent.steps.spec.configs import WaitConfig\n"
+        "print(type(WaitConfig(duration='5s')) is WaitConfig.pydantic)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
 def test_a_default_is_not_shared() -> None:
     """Each model has its own copy of a list."""
     first, second = accept(Outer, {}), accept(Outer, {})
