@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Final, Literal, Union
 
 import pydantic
 
@@ -14,16 +14,18 @@ from agent.core.quick_fields import (
     ModelValidator,
     WithJsonSchema,
 )
-from agent.core.quick_models import BaseModel, ModelType
+from agent.core.quick_models import BaseModel, ModelType, annotations_of
+
+_OF_THE_CLASS: Final = ("__classcell__", "__annotate__", "__annotate_func__")
+"""What Python puts into the body of a class for that class alone."""
 
 
 def pydantic_class(cls: ModelType, body: dict[str, Any]) -> Any:
     """Return pydantic's class of a model, made from the body of its class statement."""
     if cls is BaseModel:
         return pydantic.BaseModel
-    own = {name: _member(value) for name, value in body.items() if name != "__classcell__"}
-    annotations: dict[str, Any] = body.get("__annotations__", {})
-    own["__annotations__"] = {name: _type(each) for name, each in annotations.items()}
+    own = {name: _member(value) for name, value in body.items() if name not in _OF_THE_CLASS}
+    own["__annotations__"] = {name: _type(each) for name, each in annotations_of(cls).items()}
     # Validators are built when they are needed: a file uses few of the models.
     own["model_config"] = body.get("model_config", {}) | {"defer_build": True}
     bases = tuple(base.pydantic if isinstance(base, ModelType) else base for base in cls.__bases__)

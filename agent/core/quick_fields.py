@@ -61,8 +61,8 @@ def Field(  # noqa: N802  (pydantic's name)
 
 
 def spec_of(body: dict[str, Any], name: str) -> FieldSpec:
-    """Take the declaration of a field out of the body of its class."""
-    declared = body.pop(name, _REQUIRED)
+    """Return the declaration of a field in the body of its class."""
+    declared = body.get(name, _REQUIRED)
     if isinstance(declared, FieldSpec):
         return declared
     return FieldSpec({} if declared is _REQUIRED else {"default": declared})

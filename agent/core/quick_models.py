@@ -46,14 +46,15 @@ class ModelType(type):
                 fields |= base.quick_fields
                 validators |= base.quick_validators
                 config |= base.quick_config
-        own = dict(body)
-        for field, annotation in body.get("__annotations__", {}).items():
-            fields[field] = (annotation, spec_of(own, field))
+        cls = super().__new__(mcs, name, bases, body)
+        for field, annotation in annotations_of(cls).items():
+            fields[field] = (annotation, spec_of(body, field))
+            if field in body:
+                delattr(cls, field)
         for member, value in body.items():
             if isinstance(value, ModelValidator | FieldValidator):
-                own[member] = value.function
+                setattr(cls, member, value.function)
                 validators[member] = value
-        cls = super().__new__(mcs, name, bases, own)
         cls.quick_fields, cls.quick_validators = fields, validators
         cls.quick_config = config | body.get("model_config", {})
         cls.quick_checks = {}
@@ -97,6 +98,12 @@ class ModelType(type):
         if name.startswith("model_"):
             return getattr(cls.pydantic, name)
         raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
+
+
+def annotations_of(cls: type) -> dict[str, Any]:
+    """Return the annotations of a class itself; the attribute of one without any would be that of its type."""
+    own: dict[str, Any] = vars(type)["__annotations__"].__get__(cls)
+    return own
 
 
 class BaseModel(metaclass=ModelType):
