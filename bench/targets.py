@@ -26,6 +26,8 @@ _AT_MOST_TIMES_BARE: Final = {
     "pause": 8.0,
     "run --detach": 8.0,
     "validate": 15.0,
+    "validate, changed files": 15.0,
+    "validate, first run": 15.0,
 }
 _NO_PEERS: Final = ("agent", "raw")
 
@@ -142,7 +144,7 @@ def _commands(of_store: list[Row], store: str) -> Iterator[Comparison]:
     for case, limit in _AT_MOST_TIMES_BARE.items():
         found = find(of_store, workload="cli", case=case)
         if found is not None:
-            has_driver = case not in ("--help", "version", "validate")
+            has_driver = not case.startswith(("--help", "version", "validate"))
             limit = round(limit + more, 1) if has_driver else limit
             name = f"{store}, agent {case}: processor time over `python -c pass`"
             yield Comparison(name, found["times_bare"], at_most=limit)

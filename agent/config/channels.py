@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
-
 from agent.config.models import REFERENCE, Section, section
+from agent.core.quick_fields import Field, field_validator, model_validator
 from agent.core.secret_reference import ANY, FORMS
 
 Address = Annotated[

@@ -4,9 +4,8 @@ import ipaddress
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
-
 from agent.config.models import Bare, Section
+from agent.core.quick_fields import AfterValidator, Field
 
 
 def _check_private(entry: str) -> str:

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from pydantic import Field
-
 from agent.config.models import Section, section
+from agent.core.quick_fields import Field
 
 Word = Annotated[str, Field(pattern=r"^[^\"']+$")]
 """A word without quotes: a list of words may also come from a variable of the environment."""

@@ -12,9 +12,9 @@ from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings, sections
 
 NAMED: Final[dict[str, type[BaseModel]]] = {
-    "models": ModelSettings,
-    "mcp": McpSettings,
-    "mail": MailSettings,
+    "models": ModelSettings.pydantic,
+    "mcp": McpSettings.pydantic,
+    "mail": MailSettings.pydantic,
 }
 """Sections with one subsection for each name that the file gives."""
 
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 def section_at(path: list[str]) -> type[BaseModel] | None:
     """Return the model of a section, also of one whose name the file gives."""
     if path[:1] == ["mail"] and path[2:] == ["imap"]:
-        return ImapSettings
+        return ImapSettings.pydantic
     return NAMED.get(path[0]) or sections().get(".".join(path))
 
 

@@ -94,7 +94,7 @@ def read(
         raise ConfigError(problems)
     trusted = tuple(variables.values.get(f"agent.trusted_{who}", []) for who in ("users", "groups"))
     origin = {"base": place.base, "file": place.file, "trusted_by_environment": trusted}
-    settings = Settings.model_validate(merged | origin)
+    settings: Any = Settings.pydantic.model_validate(merged | origin)
     return Configuration(
         settings,
         place,
@@ -112,6 +112,8 @@ def _parse(file: Path | None, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{file}: this is not TOML: {error}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{file}: its values are nested too deeply"]) from None
 
 
 def _read(file: Path) -> str:

@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
-
 from agent.config.models import REFERENCE, Section
+from agent.core.quick_fields import ConfigDict, Field, field_validator, model_validator
 
 Tls = Literal["implicit", "starttls", "none"]
 

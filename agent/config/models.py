@@ -3,9 +3,9 @@
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-
 from agent.core import secret_reference
+from agent.core.quick_fields import ConfigDict, Field, field_validator, model_validator
+from agent.core.quick_models import BaseModel
 from agent.core.secret_reference import FORMS
 
 REFERENCE = secret_reference.PATTERN_OR_EMPTY
@@ -19,7 +19,7 @@ Bare = Annotated[str, Field(pattern=r"^[^\"']+$")]
 class Section(BaseModel):
     """One section of the file: its keys and nothing else."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def section() -> Any:

@@ -1,8 +1,7 @@
 """The sections of the configuration about operation: backups, disk space, traces."""
 
-from pydantic import Field
-
 from agent.config.models import Section
+from agent.core.quick_fields import Field
 
 
 class BackupSettings(Section):

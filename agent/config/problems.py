@@ -7,22 +7,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.config.keys import keys_of, section_at, section_names
-from agent.config.settings import Settings
+from agent.config.settings import PLACES, Settings
 from agent.core.secret_reference import FORMS
 
 _MAY_HOLD_SECRETS = (["artifacts"], ["artifacts", "url"])
 """Where a message does not repeat what the file says."""
-_NOT_SECTIONS = {"base", "file", "trusted_by_environment"}
-"""Fields of the settings that say where they come from."""
 
 
 def problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
     """Yield everything that is wrong with a document: the path of a key, and a message."""
-    for name in _NOT_SECTIONS & set(document):
+    for name in PLACES & set(document):
         yield [name], unknown(name, section_names(), "section")
-    document = {name: value for name, value in document.items() if name not in _NOT_SECTIONS}
+    document = {name: value for name, value in document.items() if name not in PLACES}
     try:
-        Settings.model_validate(document)
+        Settings.pydantic.model_validate(document)
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             path = [str(part) for part in problem["loc"]]

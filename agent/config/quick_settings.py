@@ -58,14 +58,17 @@ def settings_at(
         memory = UserCache("config", environment, f"{version}\0{file.absolute()}\0".encode() + text)
         remembered = memory.read()
         if remembered is None:
-            checked = load()
+            checked = None if _is_plainly_right(text) else load()
             values = _values_in(text)
             # Of a password there is no second copy: such a file is read each time.
             memory.write(
                 "" if "@" in values.get("database", {}).get("url", "") else json.dumps(values)
             )
-            return checked
-        document = json.loads(remembered) if remembered else _values_in(text)
+            if checked is not None:
+                return checked
+            document = values
+        else:
+            document = json.loads(remembered) if remembered else _values_in(text)
     if environment.get("AGENT_HOME"):
         home = base / environment["AGENT_HOME"]
         document.setdefault("agent", {})["home"] = str(home.absolute())
@@ -110,6 +113,21 @@ class _Section:
 
     def __getattr__(self, key: str) -> Any:
         return getattr(getattr(self._settings.whole, self._name), key)
+
+
+def _is_plainly_right(text: bytes) -> bool:
+    """Whether a file is right as far as that can be found out without pydantic, which says what is wrong."""
+    import tomllib
+
+    from agent.config.settings import PLACES, Settings
+    from agent.core.quick_checks import NotPlainError, accept
+
+    try:
+        document = tomllib.loads(text.decode())
+        accept(Settings, document)
+    except (ValueError, RecursionError, NotPlainError):
+        return False
+    return not PLACES & document.keys()
 
 
 def _values_in(text: bytes) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-from pydantic import Field
-
 from agent.config.models import Section
+from agent.core.quick_fields import Field
 from agent.core.secret_reference import COMMAND_NAME
 
 CommandName = Annotated[str, Field(pattern=COMMAND_NAME)]

@@ -7,10 +7,7 @@ from them, and a test keeps the two equal. `loader` reads them from a file and t
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
-from zoneinfo import ZoneInfo
-
-from pydantic import BaseModel, Field, field_validator
+from typing import TYPE_CHECKING, Final, Literal
 
 from agent.config.channels import ChannelSettings, NotifySettings
 from agent.config.execution import EngineSettings, HttpSettings, ShellSettings, StepSettings
@@ -29,6 +26,10 @@ from agent.config.models import (
 )
 from agent.config.operation import BackupSettings, DiskSettings, PruneSettings, TelemetrySettings
 from agent.config.secrets import SecretSettings
+from agent.core.quick_fields import Field, field_validator
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class AgentSettings(Section):
@@ -60,6 +61,8 @@ class AgentSettings(Section):
     @field_validator("timezone")
     @classmethod
     def _is_a_zone(cls, name: str) -> str:
+        from zoneinfo import ZoneInfo
+
         try:
             return str(ZoneInfo(name)) if name else name
         except (ValueError, OSError):
@@ -233,12 +236,18 @@ class Settings(Section, Locations):
         )
 
 
-def sections() -> dict[str, type[BaseModel]]:
+PLACES: Final = frozenset({"base", "file", "trusted_by_environment"})
+"""Fields that say where the settings come from: no sections of the file."""
+
+
+def sections() -> "dict[str, type[BaseModel]]":
     """Return the sections of the file by name; a section of sections is named with its own."""
-    return dict(_sections(Settings, ""))
+    return dict(_sections(Settings.pydantic, ""))
 
 
-def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
+def _sections(model: "type[BaseModel]", prefix: str) -> "Iterator[tuple[str, type[BaseModel]]]":
+    from pydantic import BaseModel
+
     for name, field in model.model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):

@@ -16,5 +16,6 @@
 - Logs: `logging` and `log_limit` set structlog up, `console_log` writes for terminals; `tracebacks` shows the frames of
   a user's own code.
 - Values: `plain_json`, `money`, `key_values` (`key=value` as people type it), `search_terms` (words of a text).
-- Quick starts: `lazy_module`, `quick_dataclasses`.
+- Quick starts: `lazy_module`, `quick_dataclasses`; `quick_models` (models without pydantic) with `quick_fields`, how they
+  are declared, `quick_checks`, what they accept, and `pydantic_classes`, pydantic's own for all else.
 """

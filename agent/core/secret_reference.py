@@ -5,8 +5,9 @@ A reference is a whole text, or an authorization word and a reference: `Bearer e
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from agent.core.quick_dataclasses import dataclass
 
 Source = Literal["env", "file", "keyring", "exec"]
 

@@ -65,9 +65,9 @@ def unchanged_workflow(
 ) -> StartableWorkflow | None:
     """Return the workflow of a file as it is recorded, if it need not be compiled again.
 
-    The newest version of its workflow comes from this file and has its text. `is_compiled` says of a
-    text and the hash of a graph whether this program made one of the other: another compiler may make
-    another graph.
+    The newest version of its workflow comes from this file. `is_compiled` says of a text and the hash of
+    a graph whether this program made one of the other: another compiler may make another graph. The
+    recorded text may be another one that has the same graph: what differs is a comment.
     """
     if path.suffix not in COMPILED_SUFFIXES:
         return None
@@ -79,11 +79,11 @@ def unchanged_workflow(
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError):
         return None
-    if recorded.source != text or not is_compiled(text, recorded.hash):
+    if not is_compiled(text, recorded.hash):
         return None
     graph = Graph.stored(recorded.graph, recorded.hash)
     graph.note_code(code_hashes(graph, path.absolute()))
-    return StartableWorkflow(graph, recorded.source, recorded.path)
+    return StartableWorkflow(graph, text, recorded.path)
 
 
 def find_workflow(

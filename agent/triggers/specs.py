@@ -1,9 +1,9 @@
 """Definitions of triggers: their identity, and the hashes that tell what an edit changed."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.core.ids import canonical_json, content_hash
+from agent.core.quick_dataclasses import dataclass
 from agent.workflows.compile.triggers import DURATIONS, TIMING_KEYS
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.graph import Graph

@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from operator import eq
 from typing import Any, TypeVar
 
@@ -67,6 +66,9 @@ def show(problems: Sequence[Problem], texts: Mapping[str, str] | None = None) ->
 
 def did_you_mean(word: object, known: Iterable[str]) -> str | None:
     """Return the nearest known word as a hint, or None."""
+    # Only messages need it.
+    from difflib import get_close_matches
+
     close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 

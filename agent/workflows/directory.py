@@ -3,11 +3,11 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agent.core.ids import content_hash
+from agent.core.quick_dataclasses import dataclass, field
 from agent.workflows.diagnostics import Problem, WorkflowError
 from agent.workflows.file_names import SUFFIXES
 from agent.workflows.graph import Step

@@ -5,13 +5,18 @@ configuration without importing the code that runs them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel
-
+from agent.core.quick_dataclasses import dataclass, field
 from agent.workflows.graph import OnUnknown
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from agent.core import quick_models
+
+    AnyModel = BaseModel | quick_models.BaseModel
 
 PLANNED: Final = ("llm", "agent", "approval", "input")
 """Kinds of the language: one that is not registered gets another message than a spelling mistake."""
@@ -22,7 +27,7 @@ class KindSpec:
     """What the compiler needs to know of a kind."""
 
     name: str
-    load_model: Callable[[], type[BaseModel]]
+    load_model: "Callable[[], type[AnyModel]]"
     """Imports and returns the model; a file is checked without the models of kinds that it does not use."""
     description: str = ""
     default_on_unknown: OnUnknown = "retry"
@@ -38,7 +43,7 @@ class KindSpec:
     """The keys of `retry` whose defaults differ for this kind."""
 
     @property
-    def model(self) -> type[BaseModel]:
+    def model(self) -> "type[AnyModel]":
         """Checks the keys under the kind's name, once templates are rendered."""
         return self.load_model()
 

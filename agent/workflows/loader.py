@@ -6,13 +6,11 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from agent.core.ids import content_hash
+from agent.core.quick_dataclasses import dataclass
 from agent.workflows.compile.compiler import compile_source, compile_text
 from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
 from agent.workflows.file_names import SUFFIXES
@@ -132,6 +130,8 @@ def _from_json(shown: str, content: bytes, kinds: Mapping[str, KindSpec] | None)
         return compile_source(source, kinds)
     if source.problems:
         raise WorkflowError(source.problems)
+    from pydantic import ValidationError
+
     try:
         return Graph.model_validate(source.value)
     except ValidationError as error:
@@ -157,6 +157,8 @@ def _from_python(path: Path) -> Graph:
     if spec is None or spec.loader is None:
         raise _refused(path, "cannot be loaded as a Python module")
     module = importlib.util.module_from_spec(spec)
+    from pydantic import ValidationError
+
     # Dataclasses and pydantic look up their own module while it is executed.
     sys.modules[module_name] = module
     try:

@@ -7,9 +7,9 @@ does so with each level of the value.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.core.quick_dataclasses import dataclass
 from agent.workflows.patterns import pattern_weight
 
 MAX_OPERATIONS: Final = 5_000_000

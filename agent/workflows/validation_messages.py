@@ -3,17 +3,23 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agent.core import secret_reference
+from agent.core.quick_models import ModelType
 from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.durations import format_duration
 from agent.workflows.templates.templates import has_templates
 from agent.workflows.yaml.source import Path, Source
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+    from agent.workflows.kind_registry import AnyModel
+
+_M = TypeVar("_M", bound="AnyModel")
 
 _TYPES = {
     "string_type": "text",
@@ -47,23 +53,28 @@ _MOST_SUGGESTIONS = 100
 
 
 def find_problems(
-    model: type[BaseModel],
+    model: "type[_M]",
     value: Any,
     source: Source,
     path: Path,
     *,
     may_have_templates: bool = False,
-) -> tuple[BaseModel | None, list[Problem]]:
+) -> "tuple[_M | None, list[Problem]]":
     """Check a value against a model: the model's instance, or every problem with its path.
 
     With `may_have_templates` values that are only known once rendered are not checked.
     """
+    checked_by: Any = model
     try:
-        return model.model_validate(value), []
-    except ValidationError as error:
+        return checked_by.model_validate(value), []
+    except ValueError as error:
+        from pydantic import ValidationError
+
+        if not isinstance(error, ValidationError):
+            raise
         return None, [
             source.problem(path + fault.path, fault.message, fault.hint, at_value=fault.is_of_value)
-            for fault in faults(model, value, error, may_have_templates=may_have_templates)
+            for fault in faults(checked_by, value, error, may_have_templates=may_have_templates)
         ]
 
 
@@ -78,9 +89,9 @@ class ModelFault(NamedTuple):
 
 
 def faults(
-    model: type[BaseModel],
+    model: "type[AnyModel]",
     value: Any,
-    error: ValidationError,
+    error: "ValidationError",
     *,
     may_have_templates: bool = False,
 ) -> Iterator[ModelFault]:
@@ -122,7 +133,7 @@ def _located(value: Any, location: tuple[int | str, ...], *, is_missing: bool) -
 
 
 def _message(
-    detail: ErrorDetails, model: type[BaseModel], written: Any, *, may_suggest: bool
+    detail: "ErrorDetails", model: "type[AnyModel]", written: Any, *, may_suggest: bool
 ) -> tuple[str, str | None]:
     kind, value = detail["type"], detail["input"]
     limits = detail.get("ctx", {})
@@ -201,7 +212,7 @@ def _words(command: str) -> list[str]:
     return [word if word.isalnum() else json.dumps(word) for word in command.split()[:8]]
 
 
-def _pattern_message(value: str, pattern: str, field: FieldInfo | None) -> tuple[str, str | None]:
+def _pattern_message(value: str, pattern: str, field: "FieldInfo | None") -> tuple[str, str | None]:
     if pattern.startswith("^[a-z_]["):
         joint = "-" if "-]" in pattern else "_"
         message = f"use a-z, 0-9, _{' or -' if joint == '-' else ''}, and no digit in front"
@@ -216,7 +227,9 @@ def _pattern_message(value: str, pattern: str, field: FieldInfo | None) -> tuple
     return f"{shown(value)} does not have the form {pattern}", None
 
 
-def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, str | None]:
+def _unknown_key(
+    location: tuple[int | str, ...], model: "type[AnyModel]"
+) -> tuple[str, str | None]:
     known = known_keys(model, location[:-1])
     hint = did_you_mean(location[-1], known)
     if hint is None and known:
@@ -224,21 +237,23 @@ def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> tup
     return f"there is no key {location[-1]!r} here", hint
 
 
-def known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+def known_keys(model: "type[AnyModel]", location: tuple[int | str, ...]) -> list[str]:
     """Return the keys that a model has at a place inside it."""
+    if isinstance(model, ModelType) and not location:
+        return list(model.keys)
     current, _ = _followed(model, location)
     return [] if current is None else [f.alias or n for n, f in current.model_fields.items()]
 
 
-def _field_at(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
+def _field_at(model: "type[AnyModel]", location: tuple[int | str, ...]) -> "FieldInfo | None":
     return _followed(model, location)[1]
 
 
 def _followed(
-    model: type[BaseModel], location: tuple[int | str, ...]
-) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    model: "type[AnyModel]", location: tuple[int | str, ...]
+) -> "tuple[type[BaseModel] | None, FieldInfo | None]":
     """Return the model at a place inside another, and the last field on the way there."""
-    current: type[BaseModel] | None = model
+    current: type[BaseModel] | None = _of_pydantic(model)
     last: FieldInfo | None = None
     is_name = False
     for part in location:
@@ -258,7 +273,11 @@ def _followed(
     return current, last
 
 
-def _maps_names(annotation: Any, model: type[BaseModel]) -> bool:
+def _of_pydantic(model: "type[AnyModel]") -> "type[BaseModel]":
+    return model.pydantic if isinstance(model, ModelType) else model
+
+
+def _maps_names(annotation: Any, model: "type[BaseModel]") -> bool:
     """Whether a model stands in an annotation as the value of a mapping, as in `dict[str, Model]`."""
     arguments: tuple[Any, ...] = getattr(annotation, "__args__", ())
     if getattr(annotation, "__origin__", None) in (dict, Mapping):
@@ -266,8 +285,10 @@ def _maps_names(annotation: Any, model: type[BaseModel]) -> bool:
     return any(_maps_names(each, model) for each in arguments)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _model_in(annotation: Any) -> "type[BaseModel] | None":
     """Find the model in an annotation such as `list[Model] | None`."""
+    from pydantic import BaseModel
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):

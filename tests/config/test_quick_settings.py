@@ -22,6 +22,9 @@ slots = 7
 directory = "flows"
 """
 
+NOT_PLAIN = '[agent]\ntrusted_users = ["zoë"]\n'
+"""Pydantic alone knows the meaning of its patterns outside of ASCII."""
+
 
 def read(directory: Path, environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings of a directory as a command does."""
@@ -53,14 +56,30 @@ def test_the_sections_that_make_a_file_ours_are_those_of_the_models() -> None:
 
 def test_a_checked_file_is_read_quickly_and_gives_the_same(tmp_path: Path) -> None:
     """The first command checks the file; the next ones take the same values from it."""
-    (tmp_path / "config.toml").write_text(FILE)
+    (tmp_path / "config.toml").write_text(FILE.replace("alice", "zoë"))
     (tmp_path / "elsewhere").mkdir()
     whole, quick = read(tmp_path), read(tmp_path)
     assert isinstance(whole, Settings)
     assert isinstance(quick, QuickSettings)
+    assert quick.agent.trusted_users == ["zoë"]
+    _has_the_same(quick, whole)
+
+
+def test_a_plain_file_is_read_quickly_at_once(tmp_path: Path) -> None:
+    """What is plainly right needs no pydantic, not even the first time."""
+    file = tmp_path / "config.toml"
+    file.write_text(FILE)
+    (tmp_path / "elsewhere").mkdir()
+    quick = read(tmp_path)
+    assert isinstance(quick, QuickSettings)
+    assert quick.agent.trusted_users == ["alice"]
+    _has_the_same(quick, loader.load(file, {}))
+    assert isinstance(read(tmp_path), QuickSettings)
+
+
+def _has_the_same(quick: QuickSettings, whole: Settings) -> None:
     for name in ("home", "database_url", "artifacts_url", "workflow_directory", "environment_file"):
         assert getattr(quick, name) == getattr(whole, name), name
-    assert quick.agent.trusted_users == ["alice"]
     assert quick.engine.lease_seconds == 30
     assert "whole" not in vars(quick)
     # All that the few values do not cover.
@@ -86,13 +105,15 @@ def test_another_version_of_the_program_checks_for_itself(tmp_path: Path) -> Non
     """What one version accepted another may refuse."""
     (tmp_path / "data").mkdir()
     file = tmp_path / "config.toml"
-    file.write_text("[engine]\nslots = 7\n")
+    file.write_text(NOT_PLAIN)
     read(tmp_path)
     whole = settings_at(tmp_path, file, {}, "2.0", lambda: loader.load(file, {}))
     assert isinstance(whole, Settings)
 
 
-@pytest.mark.parametrize("text", ["[agent\n", "agent = 3\n", "[agent]\nhome = 3\n"])
+@pytest.mark.parametrize(
+    "text", ["[agent\n", "agent = 3\n", "[agent]\nhome = 3\n", 'base = "/x"\n', "a = " + "[" * 9999]
+)
 def test_what_cannot_be_read_quickly_is_reported(tmp_path: Path, text: str) -> None:
     """No form of a broken file makes the quick way fail by itself."""
     (tmp_path / "config.toml").write_text(text)

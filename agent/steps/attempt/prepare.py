@@ -181,7 +181,7 @@ def approved_config(
         approval = approval_gate.find_approval(attempt_input, request, ApprovalStatus.APPROVED)
         if approval is None:
             asking = KINDS["approval"]
-            question = check_config(
+            question: Any = check_config(
                 asking, _rendered(attempt_input, attempt_input.step.approval, asking)
             )
             assert isinstance(question, ApprovalConfig)

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
+from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.configs import Count, JsonSchema, Names, Number, Seconds, Text
 from agent.steps.spec.questions import PositiveSeconds, Who
 
@@ -16,7 +16,7 @@ def _as_list(value: object) -> object:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class HttpTool(_Keys):

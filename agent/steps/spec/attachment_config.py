@@ -3,7 +3,8 @@
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 
 MAX_ATTACHMENTS: Final = 10
 
@@ -11,7 +12,7 @@ MAX_ATTACHMENTS: Final = 10
 class AttachmentConfig(BaseModel):
     """A file below an allowed directory, or a value of the task under a name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str | None = Field(
         default=None,

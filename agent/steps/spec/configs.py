@@ -5,17 +5,16 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
+from agent.core.clock import SECOND
+from agent.core.quick_fields import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
     model_validator,
 )
-
-from agent.core.clock import SECOND
+from agent.core.quick_models import BaseModel
 from agent.workflows.durations import MAX_SECONDS, parse_duration
 from agent.workflows.templates.templates import has_templates
 
@@ -102,7 +101,7 @@ Url = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class PythonConfig(_Config):

@@ -7,8 +7,8 @@ never add a recipient.
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
-
+from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, ValidationInfo
+from agent.core.quick_models import BaseModel
 from agent.workflows.templates.templates import has_templates
 
 MOST_RECIPIENTS: Final = 100
@@ -32,7 +32,7 @@ _literal = re.compile(r"\[(?:\d{1,3}(?:\.\d{1,3}){3}|IPv6:[0-9A-Fa-f:.]+)\]")
 class Mailbox(BaseModel):
     """An address with the name of the person; its domain is in ASCII."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
     address: str
@@ -112,11 +112,11 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _mailbox_or_template(value: object, info: ValidationInfo) -> Mailbox:
+def _mailbox_or_template(value: object, info: ValidationInfo) -> dict[str, Any]:
     """Parse an address; in the file, one with templates is only known once it is rendered."""
     if info.context is None and isinstance(value, str) and has_templates(value):
-        return Mailbox(address=value)
-    return parse_mailbox(value)
+        return {"address": value}
+    return parse_mailbox(value).model_dump()
 
 
 def _as_list(value: Any) -> Any:

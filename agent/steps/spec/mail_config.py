@@ -3,16 +3,15 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
+from agent.core.quick_fields import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
     model_validator,
 )
-
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import RENDERED, Text
 from agent.steps.spec.mail_addresses import MOST_RECIPIENTS, Mailbox, Mailboxes, OneMailbox
@@ -65,7 +64,7 @@ class RepliedMail(BaseModel):
     Anyone may have sent it: what is not an id of a message is left out of the headers.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     message_id: str | None = None
     references: list[Any] = Field(default_factory=list)
@@ -100,7 +99,7 @@ class RepliedMail(BaseModel):
 def _replied(value: object, info: ValidationInfo) -> object:
     """Accept a template in the file: the mail is only known once it is rendered."""
     if info.context is None and isinstance(value, str) and has_templates(value):
-        return RepliedMail()
+        return {}
     if not isinstance(value, dict):
         raise ValueError('must be a watched mail, as in reply_to_mail: "{{ trigger.item }}"')
     return value
@@ -109,7 +108,7 @@ def _replied(value: object, info: ValidationInfo) -> object:
 class MailConfig(BaseModel):
     """`mail`: one message over SMTP."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     account: str | None = Field(
         default=None,

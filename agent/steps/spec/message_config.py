@@ -3,9 +3,9 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-
 from agent.core import secret_reference
+from agent.core.quick_fields import AfterValidator, BeforeValidator, ConfigDict, Field
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import Seconds, Text
 from agent.steps.types.messages import Recipient
@@ -63,7 +63,7 @@ RecipientText = Annotated[
 class MessageConfig(BaseModel):
     """`message`: a text to a person, with files."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[Text, Field(min_length=1, max_length=200_000, description="Markdown")]
     to: (

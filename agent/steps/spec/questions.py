@@ -4,12 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
 from agent.core.escape import harmless
 from agent.core.ids import canonical_json
 from agent.core.key_values import parse_value
 from agent.core.plain_json import Json
+from agent.core.quick_fields import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from agent.core.quick_models import BaseModel
 from agent.steps.spec.configs import JsonSchema, Seconds, Text
 
 CHANNELS: Final = ("terminal", "api", "page", "mcp", "webhook", "telegram", "slack")
@@ -51,7 +57,7 @@ KeyPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_leng
 
 
 class _Question(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     message: Text = Field(min_length=1, max_length=MAX_MESSAGE, description="the question")
     expires: PositiveSeconds | None = Field(

@@ -6,17 +6,18 @@ loads neither HTTP clients nor processes, nor what only other workflows use.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
+from agent.core.quick_dataclasses import dataclass, field
 from agent.workflows.graph import OnUnknown
 from agent.workflows.kind_registry import KindSpec, register
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from agent.core import quick_models
     from agent.steps.attempt.context import StepContext
     from agent.steps.types.outcome import Outcome
 
@@ -58,9 +59,9 @@ class Kind:
     _ready: "Ready | None" = field(default=None, repr=False)
 
     @property
-    def model(self) -> type[BaseModel]:
-        """The model of its keys."""
-        return _load_model(self.model_name)
+    def model(self) -> "type[BaseModel]":
+        """The model of its keys, which checks rendered values."""
+        return _load_model(self.model_name).pydantic
 
     @property
     def is_loaded(self) -> bool:
@@ -84,9 +85,11 @@ class Kind:
 
 
 @cache
-def _load_model(name: str) -> type[BaseModel]:
+def _load_model(name: str) -> "type[quick_models.BaseModel]":
     module, _, model = name.partition(":")
-    loaded: type[BaseModel] = getattr(import_module(f"agent.steps.spec.{module}"), model)
+    loaded: type[quick_models.BaseModel] = getattr(
+        import_module(f"agent.steps.spec.{module}"), model
+    )
     return loaded
 
 

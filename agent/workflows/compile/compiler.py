@@ -1,11 +1,9 @@
 """Compiles a workflow file to a graph, or reports all its problems."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
+from agent.core.quick_dataclasses import replace
 from agent.workflows.compile import trigger_inputs
 from agent.workflows.compile.input_keys import InputKeys
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
@@ -66,9 +64,8 @@ class _Compiler:
         self.problems: list[Problem] = list(source.problems)
 
     def compile(self) -> Graph:
-        model, problems = find_problems(WorkflowKeys, self._value, self._source, ())
+        keys, problems = find_problems(WorkflowKeys, self._value, self._source, ())
         self.problems += [self._with_workflow_keys(problem) for problem in problems]
-        keys = model if isinstance(model, WorkflowKeys) else None
         inputs = self._inputs(keys)
         steps = self._steps(keys, inputs)
         if keys is not None:
@@ -119,7 +116,7 @@ class _Compiler:
         for name, value in written.items() if isinstance(written, dict) else ():
             try:
                 inputs[name] = InputKeys.model_validate(value).document()
-            except ValidationError:
+            except ValueError:
                 inputs[name] = {}
         return inputs
 

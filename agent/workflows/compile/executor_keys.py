@@ -6,8 +6,14 @@
 import re
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-
+from agent.core.quick_fields import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+from agent.core.quick_models import BaseModel
 from agent.workflows.compile.field_types import PositiveDuration
 from agent.workflows.diagnostics import did_you_mean
 
@@ -38,7 +44,7 @@ Size = Annotated[
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class LocalKeys(_Keys):

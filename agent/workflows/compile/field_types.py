@@ -3,8 +3,7 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
-
+from agent.core.quick_fields import BeforeValidator, WithJsonSchema
 from agent.workflows.durations import PATTERN, parse_duration
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from agent.core.quick_fields import ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 from agent.workflows.compile.inputs import InputType, Json, find_problem, shown, type_problem
 
 SYNONYMS: Final = {"text": "string", "array": "list", "mapping": "object", "int": "integer",
@@ -13,7 +13,7 @@ SYNONYMS: Final = {"text": "string", "array": "list", "mapping": "object", "int"
 class InputKeys(BaseModel):
     """The keys of one input, in a file and in a compiled graph."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     type: InputType | None = Field(default=None, description="None: any JSON value")
     description: str | None = None

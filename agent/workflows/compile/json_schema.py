@@ -1,15 +1,16 @@
 """The JSON Schema of workflow files, for editors, made from the models that check them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.workflows.compile.input_keys import SYNONYMS
 from agent.workflows.compile.kind_choice import GATE
 from agent.workflows.compile.models import StepKeys, WorkflowKeys
 from agent.workflows.graph import NAME_PATTERN
 from agent.workflows.kind_registry import KindSpec, registered
+
+if TYPE_CHECKING:
+    from agent.workflows.kind_registry import AnyModel
 
 _TEMPLATE = {"type": "string", "pattern": r"\{[{%]", "description": "a template"}
 
@@ -47,7 +48,7 @@ def _one_kind(names: list[str]) -> list[dict[str, Any]]:
     return [*acting, {"required": [GATE], "not": {"anyOf": acting or [{"not": {}}]}}]
 
 
-def _schema_of(model: type[BaseModel], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+def _schema_of(model: "type[AnyModel]", prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return a model's schema; its definitions are moved into the common ones."""
     schema = model.model_json_schema(
         by_alias=True, mode="validation", ref_template=f"#/$defs/{prefix}{{model}}"

@@ -1,9 +1,9 @@
 """Finds a step's kind among its keys and checks that kind's own keys."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent.core.quick_dataclasses import dataclass, field
 from agent.workflows.compile.models import STEP_WORDS
 from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.kind_registry import PLANNED, KindSpec

@@ -6,8 +6,8 @@ compiled graph contains in another form (durations, shorthand).
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
-
+from agent.core.quick_fields import AfterValidator, ConfigDict, Field, WithJsonSchema
+from agent.core.quick_models import BaseModel
 from agent.core.state_names import MAX_NAMES, find_name_problem
 from agent.workflows.compile.executor_keys import Executor
 from agent.workflows.compile.field_types import (
@@ -55,7 +55,7 @@ def _editors_see(*types: str) -> WithJsonSchema:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class RetryKeys(_Keys):
@@ -153,5 +153,5 @@ class WorkflowKeys(_Keys):
     )
 
 
-STEP_WORDS: Final = tuple(field.alias or name for name, field in StepKeys.model_fields.items())
-WORKFLOW_WORDS: Final = tuple(WorkflowKeys.model_fields)
+STEP_WORDS: Final = StepKeys.keys
+WORKFLOW_WORDS: Final = WorkflowKeys.keys

@@ -1,7 +1,6 @@
 """Checks the names that a workflow's templates read against what will exist when they run."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from agent.core.state_names import RESERVED, find_name_problem
@@ -270,6 +269,8 @@ class References:
 
 def _part_hint(step: str, part: str) -> str:
     """Return what to write for a part that no step has."""
+    from difflib import get_close_matches
+
     close = get_close_matches(part, STEP_PARTS, n=1)
     if close:
         return f"write steps.{step}.{close[0]}"

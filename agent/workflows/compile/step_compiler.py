@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from pydantic import ValidationError
-
 from agent.workflows.compile.executor_keys import KINDS as EXECUTED_KINDS
 from agent.workflows.compile.fanout import read_fanout, without_braces
 from agent.workflows.compile.kind_choice import choose_kind, rendered_parts
@@ -80,7 +78,7 @@ class StepCompiler:
         model, problems = find_problems(StepKeys, common, self._source, path)
         choice = choose_kind(written, path, self._source, self._kinds)
         self.problems += problems + choice.problems
-        keys = model if isinstance(model, StepKeys) else _valid_keys(common)
+        keys = model if model is not None else _valid_keys(common)
         self._check_dependencies(name, keys)
         near, refuse = self._references.near_step, self._refuser(path)
         fanout = read_fanout(written, keys, self._steps, self._inputs, near, refuse)
@@ -276,7 +274,7 @@ def _valid_keys(common: dict[str, Any]) -> StepKeys:
     for key, value in common.items():
         try:
             single = StepKeys.model_validate({key: value})
-        except ValidationError:
+        except ValueError:
             continue
         names = single.model_fields_set
         keys = keys.model_copy(update={name: getattr(single, name) for name in names})

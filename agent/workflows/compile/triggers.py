@@ -3,12 +3,10 @@
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
-from zoneinfo import ZoneInfo
-
-from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agent.core import secret_reference
+from agent.core.quick_fields import AfterValidator, ConfigDict, Field, model_validator
+from agent.core.quick_models import BaseModel
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 from agent.workflows.compile.watch_sources import (
     SOURCES,
@@ -43,6 +41,8 @@ def _is_cron(expression: str) -> str:
             f"{expression!r} is not a cron expression; it has five fields (minute, hour, day, "
             "month, weekday), such as '0 8 * * 1-5'"
         )
+    from cronsim import CronSim, CronSimError
+
     try:
         next(CronSim(plain, datetime(2024, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
@@ -53,6 +53,8 @@ def _is_cron(expression: str) -> str:
 
 
 def _is_timezone(name: str) -> str:
+    from zoneinfo import ZoneInfo
+
     try:
         ZoneInfo(name)
     except Exception:
@@ -63,7 +65,7 @@ def _is_timezone(name: str) -> str:
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _is_instant(text: str) -> str:

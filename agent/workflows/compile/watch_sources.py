@@ -6,9 +6,15 @@ Most sources may be written as one text: `feed: https://…` is short for `feed:
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
 from agent.core import secret_reference
+from agent.core.quick_fields import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from agent.core.quick_models import BaseModel
 from agent.workflows.compile.field_types import Duration, one_or_more
 
 SOURCES: Final = ("feed", "url", "path", "mail", "calendar", "git", "command", "python")
@@ -21,7 +27,7 @@ _Headers = Annotated[dict[str, str], Field(max_length=50)]
 
 
 class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _short_for(key: str) -> BeforeValidator:

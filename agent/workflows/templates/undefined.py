@@ -1,7 +1,6 @@
 """Looks names up in a scope, and explains a missing one by the data that exists."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from agent.workflows.templates.limits import TemplateError
@@ -82,6 +81,8 @@ def _status(path: Path, scope: Mapping[str, Any]) -> str:
 
 
 def _meant(wanted: str | int, value: Any) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(str(wanted), [str(key) for key in value], n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
