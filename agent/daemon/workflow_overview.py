@@ -23,12 +23,13 @@ def scan(settings: "Settings") -> tuple[Entry, ...]:
 
 def overview(settings: "Settings", connection: "Connection | None") -> list[dict[str, Any]]:
     """Return every workflow that has a file or is recorded, with remarks."""
-    recorded = {}
+    recorded, task_counts = {}, {}
     if connection is not None:
         from agent.store.engine import workflow_versions
 
-        versions = workflow_versions.latest_versions(connection)
-        recorded = {version.name: version for version in versions}
+        for version in workflow_versions.latest_versions(connection):
+            recorded[version.name] = version
+            task_counts[version.name] = workflow_versions.task_count(connection, version)
     listed: dict[str, dict[str, Any]] = {}
     entries = scan(settings)
     known = graphs_of(entries)
@@ -38,7 +39,7 @@ def overview(settings: "Settings", connection: "Connection | None") -> list[dict
         listed[name] = {
             "name": name,
             "version": record.number if record else None,
-            "tasks": record.task_count if record else 0,
+            "tasks": task_counts.get(name, 0),
             "file": str(entry.path),
             "description": entry.workflow.graph.description if entry.workflow else None,
             "remarks": remarks(entry, known, settings),
@@ -47,7 +48,7 @@ def overview(settings: "Settings", connection: "Connection | None") -> list[dict
         listed[name] = {
             "name": name,
             "version": record.number,
-            "tasks": record.task_count,
+            "tasks": task_counts[name],
             "file": record.path,
             "description": None,
             "remarks": ["removed"] if record.removed_at else [],

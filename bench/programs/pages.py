@@ -33,9 +33,9 @@ def main(
     ended: int = 100_000,
     live: int = 1000,
     fetches: int = 30,
-    tasks: int = 5000,
+    tasks: int = 10_000,
     pages: int = 50,
-    rounds: int = 10,
+    rounds: int = 6,
 ) -> dict[str, Any]:
     """Measure on a migrated database."""
     return asyncio.run(_measure(url, ended, live, fetches, tasks, pages, rounds))

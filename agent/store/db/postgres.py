@@ -35,6 +35,8 @@ _WRITER_SETTINGS: Final = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+# Readers ask for much that has no index of its own. Their plans are made for the tables as they are.
+_READER_SETTINGS: Final = {"plan_cache_mode": "force_custom_plan"}
 
 
 class PostgresConnection(Connection):
@@ -277,7 +279,8 @@ def _settings(role: Role, timeout_ms: int) -> dict[str, str]:
         "timezone": "UTC",
         "idle_in_transaction_session_timeout": f"{timeout_ms}ms",
     }
-    return common | _WRITER_SETTINGS if role in ("worker", "writer") else common
+    is_writer = role in ("worker", "writer")
+    return common | (_WRITER_SETTINGS if is_writer else _READER_SETTINGS)
 
 
 def _set_config(settings: dict[str, str], *, is_local: bool) -> str:

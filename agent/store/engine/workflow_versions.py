@@ -16,14 +16,10 @@ class Version:
     path: str | None
     created_at: int
     removed_at: int | None
-    task_count: int
 
 
 _VERSIONS: Final = (
-    "SELECT w.name, w.version, w.hash, w.path, w.created_at, w.removed_at,"
-    " (SELECT count(*) FROM tasks t"
-    " WHERE t.workflow_name = w.name AND t.workflow_version = w.version)"
-    " FROM workflows w"
+    "SELECT w.name, w.version, w.hash, w.path, w.created_at, w.removed_at FROM workflows w"
 )
 
 
@@ -185,6 +181,16 @@ def versions_of(connection: Connection, name: str) -> list[Version]:
     """Return a workflow's versions, the newest first; none for an unknown name."""
     rows = connection.query(f"{_VERSIONS} WHERE w.name = :name ORDER BY w.version DESC", name=name)
     return [Version(*row) for row in rows]
+
+
+def task_count(connection: Connection, version: Version) -> int:
+    """Return how many tasks of a version there are; it reads an entry of an index for each."""
+    ((count,),) = connection.query(
+        "SELECT count(*) FROM tasks WHERE workflow_name = :name AND workflow_version = :version",
+        name=version.name,
+        version=version.number,
+    )
+    return int(count)
 
 
 def texts_of(connection: Connection, name: str, number: int) -> tuple[str, str | None] | None:

@@ -14,7 +14,7 @@ from agent.workflows.graph import tool_name
 def list_workflows(connection: Connection) -> list[dict[str, Json]]:
     """Return the workflows that can be started, each in its newest version, by name."""
     return [
-        _summary(version, _texts(connection, version)[0])
+        _summary(connection, version, _texts(connection, version)[0])
         for version in workflow_versions.latest_versions(connection)
         if version.removed_at is None
     ]
@@ -40,7 +40,7 @@ def workflow_document(
         raise NotFoundError(f"workflow {name!r} has no version {wanted}; it has {numbers}")
     graph, source = _texts(connection, chosen)
     return {
-        **_summary(chosen, graph),
+        **_summary(connection, chosen, graph),
         "graph": graph,
         "source": source,
         "versions": [
@@ -49,7 +49,7 @@ def workflow_document(
                 "created_at": to_iso(version.created_at),
                 "removed_at": to_iso(version.removed_at),
                 "file": version.path,
-                "tasks": version.task_count,
+                "tasks": workflow_versions.task_count(connection, version),
             }
             for version in versions
         ],
@@ -63,13 +63,13 @@ def _texts(connection: Connection, version: Version) -> tuple[Json, str | None]:
     return json.loads(graph), source
 
 
-def _summary(version: Version, graph: Json) -> dict[str, Json]:
+def _summary(connection: Connection, version: Version, graph: Json) -> dict[str, Json]:
     return {
         "name": version.name,
         "version": version.number,
         "description": graph.get("description"),
         "file": version.path,
-        "tasks": version.task_count,
+        "tasks": workflow_versions.task_count(connection, version),
         "tool": tool_name(version.name) if (graph.get("on") or {}).get("mcp") else None,
         "created_at": to_iso(version.created_at),
         "removed_at": to_iso(version.removed_at),

@@ -253,3 +253,16 @@ def test_an_address_that_names_no_database_is_refused() -> None:
     for url in ("", "agent.db", "mysql://x/y", "sqlite://", "sqlite:///", "sqlite:agent.db"):
         with pytest.raises(StoreError, match=r"sqlite:///PATH or postgresql://"):
             Database(url)
+
+
+def test_a_reader_plans_for_the_tables_as_they_are(postgres_database: Database) -> None:
+    """A plan that is kept from when a table was small would scan the table after it has grown."""
+    with postgres_database.connect("reader") as reader:
+        for number in range(20):
+            reader.query("SELECT id FROM tasks WHERE id = :id", id=str(number))
+        ((generic, custom),) = reader.query(
+            "SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements"
+            " WHERE statement LIKE 'SELECT id FROM tasks%'"
+        )
+    assert generic == 0
+    assert custom > 10, "the statement is prepared"

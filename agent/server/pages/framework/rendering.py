@@ -217,7 +217,7 @@ def _viewed(
     text = text.replace(_CSRF_MARK, csrf).replace(_KEY_MARK, secrets.token_urlsafe(12))
     body = _encoded(text.replace(_NOTICES_MARK, notices))
     if len(body) > _MIN_ZIPPED and "gzip" in request.headers.get("accept-encoding", ""):
-        body = gzip.compress(body, compresslevel=5, mtime=0)
+        body = gzip.compress(body, compresslevel=3, mtime=0)
         headers["content-encoding"] = "gzip"
     return Response(body, status, headers=headers, media_type=MEDIA)
 
