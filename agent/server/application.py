@@ -199,13 +199,31 @@ def build(context: Context, routes: FastAPI, others: Mapping[str, ASGIApp]) -> A
     )
     routes.state.page_access = pages
     guard = RequestGuard(
-        _Dispatch(routes, others) if others else routes,
+        _Dispatch(_Routes(routes), others),
         context.settings.server,
         context.tokens,
         context.failed_auth_limiter,
         pages,
     )
     return _ResponseHeaders(guard, context.metrics)
+
+
+class _Routes:
+    """The routes without FastAPI's middleware: each turns its errors into responses.
+
+    What the router raises itself, for an address or a method that does not exist, is refused here.
+    """
+
+    def __init__(self, routes: FastAPI) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self._routes
+        try:
+            await self._routes.router(scope, receive, send)
+        except HTTPException as error:
+            response = await _refuse(Request(scope, receive, send), error)
+            await response(scope, receive, send)
 
 
 class _Dispatch:
