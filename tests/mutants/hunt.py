@@ -111,7 +111,8 @@ MOST_SECONDS = 900
 NOTICED = Path(__file__).parent / "noticed.json"
 """The test that last noticed each mutant, by the mutant's name."""
 
-_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+# Without the parameters if they hold a space, where their end cannot be told from the message.
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[\S*\](?=\s|$))?)", re.MULTILINE)
 
 
 def copy_to(directory: Path) -> None:
