@@ -111,7 +111,7 @@ MOST_SECONDS = 900
 NOTICED = Path(__file__).parent / "noticed.json"
 """The test that last noticed each mutant, by the mutant's name."""
 
-# Without the parameters if they hold a space, where their end cannot be told from the message.
+# Without the parameters if they hold a space: the message follows them after a space too.
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[\S*\](?=\s|$))?)", re.MULTILINE)
 
 
