@@ -21,7 +21,6 @@ from agent.tasks.rules.work_parts import (
 )
 from agent.tasks.worker.external_workers import ExternalWorkers
 from agent.tasks.worker.worker import Worker
-from tests.simulation.loop import Process
 from tests.simulation.scenario import HORIZON_SECONDS, JsonObject
 
 if TYPE_CHECKING:
@@ -76,8 +75,12 @@ class ExternalWorld:
             self._tasks.append(self._machine.loop.create_task(work))
 
     def stop(self) -> None:
-        """End them."""
+        """End them; one that a defect has ended would look like one that vanished."""
         for task in self._tasks:
+            if task.done() and (error := task.exception()) is not None:
+                self._machine.result.problems.append(
+                    f"an external worker ended by a defect: {error!r}"
+                )
             task.cancel()
 
     async def _work(self, name: str, drawn: JsonObject) -> None:
@@ -223,7 +226,7 @@ class ExternalWorld:
         row = lease.work.row
         if lease.work.remote_key is None:
             return
-        with self._machine.open(Process("witness")).connect("reader") as connection:
+        with self._machine.observe().connect("reader") as connection:
             ((origin, policy),) = connection.query(
                 "SELECT t.origin_id, c.on_unknown FROM tasks AS t, tool_calls AS c"
                 " WHERE t.id = :task AND c.step_id = :step ORDER BY c.attempt DESC LIMIT 1",

@@ -210,6 +210,9 @@ class JobWorld:
             code = await job_runner.run(objects)
         except OSError as problem:
             self._machine.tell(name, f"ended: {problem}")
+        except Exception as error:
+            # A job that a defect ends would look like one that is silent.
+            self._machine.result.problems.append(f"{name} ended by a defect: {error!r}")
         else:
             self._machine.tell(name, f"exit code {code}")
 
@@ -254,7 +257,7 @@ class JobWorld:
 
     def _effect(self, objects: JobObjects, spec: JsonObject) -> None:
         """Let the effect happen at once: a person who is asked later must know whether it did."""
-        with self._machine.open(Process("witness")).connect("reader") as connection:
+        with self._machine.observe().connect("reader") as connection:
             rows = connection.query(
                 "SELECT remote_key FROM tool_calls WHERE replace(id, '-', '') = :lease",
                 lease=objects.lease,

@@ -281,6 +281,12 @@ class _Machine:
         self._databases.append(database)
         return database
 
+    def observe(self) -> SimulatedDatabase:
+        """Return a view of the database that no fault of the machine touches."""
+        database = self.open(Process("observer"))
+        database.weather = Weather(self.loop)
+        return database
+
     async def visit(self, name: str, work: Callable[[SimulatedDatabase], Any]) -> Any:
         """Do something in a short-lived process of its own, such as a command's."""
         process = Process(name)
@@ -464,8 +470,7 @@ class _Machine:
     # What it left.
 
     def _check(self, when: str) -> None:
-        database = self.open(Process("checker"))
-        database.weather = Weather(self.loop)
+        database = self.observe()
         is_end = when == "at the end"
         outside = None
         if is_end:
@@ -498,8 +503,7 @@ class _Machine:
     def _check_fence(self, worker_id: str) -> None:
         """No worker is fenced that was not declared dead."""
         self.result.happened["zombie came back"] += 1
-        database = self.open(Process("checker"))
-        database.weather = Weather(self.loop)
+        database = self.observe()
         with database.connect("reader") as connection:
             found = connection.query("SELECT dead, turn FROM workers WHERE id = :id", id=worker_id)
         if found and not found[0][0]:
@@ -507,7 +511,7 @@ class _Machine:
 
     def _read_events(self) -> None:
         """Let the log in the database count for the digest, and be read at the trace's end."""
-        with self.open(Process("reader")).connect("reader") as connection:
+        with self.observe().connect("reader") as connection:
             for conversation, number, role, _ in connection.query(
                 "SELECT conversation, number, role, content FROM conversation_turns"
                 " ORDER BY conversation, number"
