@@ -13,7 +13,7 @@ from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.store.read import trigger_audit
+from agent.store.read.audit import triggers as trigger_audit
 from agent.tasks.checker import Violation
 from agent.triggers.schedule_plan import timing_of
 from agent.triggers.specs import SCHEDULE

@@ -65,8 +65,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pydantic import ValidationError
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads, message_audit
-from agent.store.read.audit_rows import AuditRows
+from agent.store.read.audit import messages as message_audit
+from agent.store.read.audit import task_reads as audit_reads
+from agent.store.read.audit.rows import AuditRows
 from agent.tasks.checker import (
     approvals,
     budgets,

@@ -69,7 +69,8 @@ class DeepCheck:
 
     def _problems(self, connection: "Connection") -> Iterator[DeepResult]:
         from agent.cli.output import terminal
-        from agent.store.read import audit_reads, health
+        from agent.store.read import health
+        from agent.store.read.audit import task_reads as audit_reads
         from agent.tasks import checker
         from agent.triggers import fate_check
 
@@ -107,7 +108,7 @@ class DeepCheck:
     def _print_continuation(self, connection: "Connection") -> None:
         """After an interrupt, print the command that continues; tasks are in the order of creation."""
         from agent.cli.output import terminal
-        from agent.store.read import audit_reads
+        from agent.store.read.audit import task_reads as audit_reads
 
         if self._last is None:
             return

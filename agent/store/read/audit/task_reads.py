@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from agent.store.db.database import Connection, Row
-from agent.store.read.audit_rows import (
+from agent.store.read.audit.rows import (
     ApprovalFacts,
     AuditRows,
     BudgetFacts,
