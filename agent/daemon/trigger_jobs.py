@@ -21,7 +21,7 @@ from agent.daemon.job_scheduler import JobScheduler
 from agent.daemon.workflow_sync import WorkflowChange
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.worker import Worker
 from agent.triggers.passes import SchedulePass
 from agent.triggers.schedule_runner import run_schedules

@@ -12,7 +12,7 @@
   fate.
 
 What a firing does to the database, in the worker's commit or in a transaction of its own, is
-`agent.tasks.rules.firing`. It may import approvals and everything below. Entry points:
+`agent.tasks.rules.firings.firing`. It may import approvals and everything below. Entry points:
 `schedule_runner.run_schedules`, `watch_runner.WatchRunner`, `commands.TriggerCommands`. A new source is
 a module in `watchers`, a line in its `registry`, and its keys in `agent.workflows.compile.watch_sources`.
 """

@@ -8,7 +8,7 @@ from agent.core.clock import to_iso
 from agent.store.db.database import Connection
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import RefusedError
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers.instants import Timing
 from agent.triggers.schedule_plan import timing_of
 

@@ -21,7 +21,7 @@ from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models.spending import day_document
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
 from agent.triggers.run_builder import RunBuilder, instant_key

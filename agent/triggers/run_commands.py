@@ -8,7 +8,7 @@ from agent.store.db.json_values import decode
 from agent.store.engine import firing_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import RefusedError
-from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, Run, TriggerUpdate
 from agent.triggers import backfill as backfills
 from agent.triggers.command_plan import (
     BY_OPERATOR,

@@ -1,7 +1,7 @@
 """What becomes of a schedule's due instants: which start, which are missed, and when the next is due.
 
 Pure decisions from a stored trigger and the time. A daemon that was down, a machine that slept and a
-clock that jumped are the same here: instants have passed without a fate (`agent.tasks.rules.trigger_update`).
+clock that jumped are the same here: instants have passed without a fate (`agent.tasks.rules.firings.trigger_update`).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from agent.core.state_machine import TRIGGER, FiringStatus, TriggerStatus, moved
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, Run, TriggerUpdate
 from agent.triggers.instants import Timing
 from agent.triggers.run_builder import (
     InputsRefusedError,

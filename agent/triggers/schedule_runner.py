@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.clock import SECOND, Clock
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers.passes import MOST_AT_ONCE, Fire, SchedulePass, ScheduleRound
 
 _RELEASE_US: Final = 5 * SECOND

@@ -25,7 +25,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
 from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
 from agent.triggers.passes import Fire, broken

@@ -11,7 +11,7 @@ from agent.core.clock import SECOND, to_iso
 from agent.daemon.job_scheduler import JobScheduler
 from agent.store.engine import workflow_versions
 from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.firings import PendingFirings
 from agent.triggers import sync
 from agent.triggers.passes import SchedulePass

@@ -13,7 +13,7 @@ from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Connection, Database
 from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, Run, TriggerUpdate
 from agent.triggers import sync
 from agent.triggers.commands import TriggerCommands
 from agent.triggers.passes import SchedulePass

@@ -6,7 +6,7 @@ from agent.store.db.database import Database
 from agent.store.engine import trigger_rows
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.triggers.commands import TriggerCommands
 from tests.support.recorded_triggers import (
     StillClock,

@@ -10,7 +10,7 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import FiringStatus
 from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
-from agent.tasks.rules.trigger_update import Mark, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, TriggerUpdate
 from agent.triggers import passes
 from agent.triggers.passes import SchedulePass
 from agent.triggers.run_builder import instant_key

@@ -9,7 +9,7 @@ from agent.core.clock import SECOND
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import trigger_rows
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers.schedule_runner import ScheduleRun, run_schedules
 from tests.support.trigger_bench import BEGIN, TriggerBench
 

@@ -9,7 +9,7 @@ from agent.store.db.database import Database
 from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers.watch_runner import WatchRunner
 from tests.support.recorded_triggers import StillClock, fates, record_workflow, trigger_row
 

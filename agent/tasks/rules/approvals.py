@@ -34,7 +34,8 @@ from agent.store.db.database import Connection
 from agent.store.engine import approval_rows as store
 from agent.store.engine import attempt_reads, call_rows, reads
 from agent.store.engine.approval_rows import ApprovalRow
-from agent.tasks.rules import call_ledger, work_leases
+from agent.tasks.rules import call_ledger
+from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow

@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.core.clock import Clock
 from agent.tasks.commit.batch import TxResult
-from agent.tasks.rules.work_parts import (
+from agent.tasks.rules.external_work.work_parts import (
     ClaimResult,
     LeaseCall,
     LeaseResult,

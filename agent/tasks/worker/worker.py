@@ -27,7 +27,7 @@ from agent.tasks.commit.faults import Phase
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.read_models.conversations import ConversationReader
 from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker import failures, results, shutdown
 from agent.tasks.worker.answering import Answering
 from agent.tasks.worker.attempts import Attempts

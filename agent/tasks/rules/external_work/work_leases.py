@@ -19,7 +19,7 @@ from agent.steps.types.outcome import WorkOffer
 from agent.store.db.database import Connection
 from agent.store.engine import work_rows
 from agent.store.engine.work_rows import WorkRow
-from agent.tasks.rules.work_parts import new_lease_id
+from agent.tasks.rules.external_work.work_parts import new_lease_id
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow

@@ -17,7 +17,7 @@ from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import CLOCK_ERROR_US, TriggerRow
 from agent.tasks.rules import creation
 from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, Mark, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, Mark, Run, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
 

@@ -15,8 +15,8 @@ from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import StepError
 from agent.store.db.database import Connection
 from agent.store.engine.work_rows import WorkRow
-from agent.tasks.rules import lease_calls, work_leases
 from agent.tasks.rules.claiming import AnsweredTime
+from agent.tasks.rules.external_work import lease_calls, work_leases
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow

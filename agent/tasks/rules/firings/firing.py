@@ -15,8 +15,8 @@ from typing import Any
 from agent.store.db.database import Connection
 from agent.store.engine import firing_rows, trigger_rows, writes
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_firing import QueuedRun, TriggerFiring
-from agent.tasks.rules.trigger_update import FireResult, FireResults, TriggerUpdate
+from agent.tasks.rules.firings.trigger_firing import QueuedRun, TriggerFiring
+from agent.tasks.rules.firings.trigger_update import FireResult, FireResults, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 
 

@@ -21,8 +21,9 @@ from agent.steps.types.outcome import Question, Retry, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, writes
 from agent.store.engine.work_rows import WorkRow
-from agent.tasks.rules import approvals, settlement, snapshots, work_leases
-from agent.tasks.rules.work_parts import LeaseCall, LeaseResult, LostReason
+from agent.tasks.rules import approvals, settlement, snapshots
+from agent.tasks.rules.external_work import work_leases
+from agent.tasks.rules.external_work.work_parts import LeaseCall, LeaseResult, LostReason
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow

@@ -12,8 +12,8 @@ from agent.core.state_machine import WORK_LEASED, StepStatus, TaskStatus, WorkSt
 from agent.core.waits import Work
 from agent.store.engine.reads import Rows
 from agent.store.engine.work_rows import WorkRow
-from agent.tasks.rules import work_leases
-from agent.tasks.rules.work_parts import ClaimResult, LeasedWork, WorkClaim
+from agent.tasks.rules.external_work import work_leases
+from agent.tasks.rules.external_work.work_parts import ClaimResult, LeasedWork, WorkClaim
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 

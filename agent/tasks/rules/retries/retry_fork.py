@@ -18,7 +18,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, task_rows
 from agent.tasks.rules import conversations
-from agent.tasks.rules.carry_over import carry_over
+from agent.tasks.rules.retries.carry_over import carry_over
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.workflows.compile.inputs import check_inputs

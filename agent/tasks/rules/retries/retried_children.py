@@ -13,8 +13,8 @@ from agent.core.waits import ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, reads, task_rows
-from agent.tasks.rules import retry_fork
-from agent.tasks.rules.retry_fork import Parent
+from agent.tasks.rules.retries import retry_fork
+from agent.tasks.rules.retries.retry_fork import Parent
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TASK_COLUMNS, StepRow, TaskRow

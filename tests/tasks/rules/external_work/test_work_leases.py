@@ -9,7 +9,7 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import reads
 from agent.tasks.rules.claiming import AnsweredTime
-from agent.tasks.rules.work_parts import ClaimResult, LeaseResult, WorkClaim
+from agent.tasks.rules.external_work.work_parts import ClaimResult, LeaseResult, WorkClaim
 from agent.tasks.state.rows import TASK_COLUMNS
 from agent.workflows.graph import Fanout, RetryPolicy
 from tests.support.engine import Hand, graph, step

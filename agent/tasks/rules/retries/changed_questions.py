@@ -19,7 +19,7 @@ from agent.store.db.database import Connection, StoreError
 from agent.store.db.json_values import decode
 from agent.store.engine import attempt_reads as read
 from agent.store.engine import task_rows
-from agent.tasks.rules.kept_answers import ASKING_KINDS
+from agent.tasks.rules.retries.kept_answers import ASKING_KINDS
 from agent.workflows.graph import Graph, Step
 
 

@@ -20,10 +20,11 @@ from agent.core.state_machine import StepStatus
 from agent.core.waits import Items
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads, lineage
-from agent.tasks.rules import advance, kept_answers
-from agent.tasks.rules.changed_questions import AskingTask, changed_questions
+from agent.tasks.rules import advance
 from agent.tasks.rules.creation import blank_step
-from agent.tasks.rules.version_fit import Misfits, differences
+from agent.tasks.rules.retries import kept_answers
+from agent.tasks.rules.retries.changed_questions import AskingTask, changed_questions
+from agent.tasks.rules.retries.version_fit import Misfits, differences
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import NO_ITEM, StepRow

@@ -7,7 +7,7 @@ import pytest
 from agent.core.state_machine import FiringStatus
 from agent.steps.types.outcome import Question, Waiting
 from agent.store.engine import firing_rows
-from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, Run, TriggerUpdate
 from tests.support.engine import other
 from tests.support.trigger_bench import BEGIN, TriggerBench
 
