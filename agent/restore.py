@@ -32,7 +32,7 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.operator.restore_hold import hold_task
 from agent.tasks.state.pauses import PauseKind
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 
 RESTORED: Final = "database.restored"
 """The event of a restore."""

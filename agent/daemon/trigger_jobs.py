@@ -23,8 +23,8 @@ from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.worker import Worker
-from agent.triggers.passes import SchedulePass
-from agent.triggers.schedule_runner import run_schedules
+from agent.triggers.schedules.passes import SchedulePass
+from agent.triggers.schedules.schedule_runner import run_schedules
 from agent.triggers.watch_listeners import WatchListeners
 from agent.triggers.watch_runner import WatchRunner
 

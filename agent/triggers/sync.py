@@ -18,8 +18,8 @@ from agent.tasks.rules import row_writer
 from agent.tasks.rules.firings import firing
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
-from agent.triggers.instants import Timing
-from agent.triggers.schedule_plan import mark_all, next_values
+from agent.triggers.schedules.instants import Timing
+from agent.triggers.schedules.schedule_plan import mark_all, next_values
 from agent.triggers.specs import SCHEDULE, TriggerSpec, triggers_of
 from agent.workflows.graph import Graph
 

@@ -14,8 +14,8 @@ from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.firings import PendingFirings
 from agent.triggers import sync
-from agent.triggers.passes import SchedulePass
-from agent.triggers.schedule_runner import run_schedules
+from agent.triggers.schedules.passes import SchedulePass
+from agent.triggers.schedules.schedule_runner import run_schedules
 from agent.workflows.graph import Graph
 from bench import definitions, load, process, usage
 from bench.session import Session, session

@@ -808,21 +808,21 @@ MUTANTS: Final = (
     Mutant(
         "missed instants are decided again",
         "each pass plans the instants since the first one once more",
-        "agent/triggers/schedule_plan.py",
+        "agent/triggers/schedules/schedule_plan.py",
         '            "last_nominal": last,\n',
         '            "last_nominal": self._row.last_nominal,\n',
     ),
     Mutant(
         "a missed range ends at its first instant",
         "instants between a range and the runs that are caught up have no fate",
-        "agent/triggers/schedule_plan.py",
+        "agent/triggers/schedules/schedule_plan.py",
         "most + 2 + jittered",
         "most + 1 + jittered",
     ),
     Mutant(
         "a clock that ran ahead silences its schedules",
         "a schedule waits for the time that a wrong clock has shown",
-        "agent/triggers/passes.py",
+        "agent/triggers/schedules/passes.py",
         "    expected = timing.next_after(now)\n",
         "    expected = row.next_nominal\n",
     ),
@@ -843,7 +843,7 @@ MUTANTS: Final = (
     Mutant(
         "a skipped instant is forgotten",
         "nothing records that a person skipped the next instant",
-        "agent/triggers/run_commands.py",
+        "agent/triggers/commands/run_commands.py",
         "update = TriggerUpdate(row.id, row.version, marks=[mark])",
         "update = TriggerUpdate(row.id, row.version)",
     ),
@@ -1174,21 +1174,21 @@ MUTANTS: Final = (
     Mutant(
         "a repeated request skips again",
         "a message that a chat delivers twice skips two instants",
-        "agent/triggers/run_commands.py",
+        "agent/triggers/commands/run_commands.py",
         "existing = firing_rows.by_request(connection, row.id, request_key)",
         "existing = None",
     ),
     Mutant(
         "an instant with refused inputs is blocked for ever",
         "no backfill can start it once its inputs are mended",
-        "agent/triggers/schedule_plan.py",
+        "agent/triggers/schedules/schedule_plan.py",
         "_mark(nominal, nominal, 1, FiringStatus.SKIPPED, reason)",
         "Mark(instant_key(nominal), FiringStatus.SKIPPED, reason, nominal)",
     ),
     Mutant(
         "a replaced watch drops its changes",
         "a file that came while the directories changed waits for the next poll",
-        "agent/triggers/watchers/open_watch.py",
+        "agent/triggers/watchers/paths/open_watch.py",
         "                if changes:\n                    report(changes)\n"
         "                if self.stop.is_set():\n                    return\n",
         "                if self.stop.is_set():\n                    return\n"
@@ -1197,7 +1197,7 @@ MUTANTS: Final = (
     Mutant(
         "a deleted directory stays listed as watched",
         "a directory that was made again under its name and inode is never listened to",
-        "agent/triggers/watchers/path_listener.py",
+        "agent/triggers/watchers/paths/path_listener.py",
         "while now == listed and not member.is_lost:",
         "while now == listed:",
     ),

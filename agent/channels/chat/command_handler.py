@@ -31,7 +31,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents, task_list
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
 from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
-from agent.triggers.command_request import InvalidTimeError
+from agent.triggers.commands.command_request import InvalidTimeError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph

@@ -52,7 +52,7 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     one at a time, and one that runs in another process never does: `row_invariants`, `_check_database`;
     tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py, tests/steps/executors.
 17. Every instant of a schedule and every watched item has one recorded fate: the key of a firing is
-    unique; `triggers` for what the rows say; `agent.triggers.fate_check`, which callers pass in, for
+    unique; `triggers` for what the rows say; `agent.triggers.schedules.fate_check`, which callers pass in, for
     instants without a fate; tests/simulation for items.
 18. A step that succeeded has written each value that it sets exactly once, every version has one
     writer, and versions have no gaps: `state`.

@@ -1,6 +1,6 @@
 """Triggers: one task for each instant and item, one fate for each, and rows that fit together.
 
-Whether every instant of a schedule has a fate needs its calendar: `agent.triggers.fate_check` has
+Whether every instant of a schedule has a fate needs its calendar: `agent.triggers.schedules.fate_check` has
 that, and callers of the checker pass it in.
 """
 

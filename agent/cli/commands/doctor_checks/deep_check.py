@@ -72,7 +72,7 @@ class DeepCheck:
         from agent.store.read import health
         from agent.store.read.audit import task_reads as audit_reads
         from agent.tasks import checker
-        from agent.triggers import fate_check
+        from agent.triggers.schedules import fate_check
 
         with connection.snapshot():
             self._total = audit_reads.task_count(connection, self.since)
