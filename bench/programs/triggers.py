@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent.config.execution import EngineSettings
 from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND, to_iso
-from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.periodic.job_scheduler import JobScheduler
 from agent.store.engine import workflow_versions
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate

@@ -33,7 +33,7 @@ MUTANTS: Final = (
     Mutant(
         "an effect starts before its intent is committed",
         "a crash after the effect leaves no record of it",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/recorded_calls/calls.py",
         "await self._services.journal.intend(self._attempt_input, intent)",
         '__import__("asyncio").ensure_future(self._services.journal.intend(self._attempt_input, intent))',
     ),
@@ -47,42 +47,42 @@ MUTANTS: Final = (
     Mutant(
         "an unknown effect is retried without asking",
         "an effect that may have happened is repeated without a person's decision",
-        "agent/steps/attempt/unknown_policy.py",
+        "agent/steps/attempt/recorded_calls/unknown_policy.py",
         'if policy in ("ask", "reconcile"):',
         'if policy == "reconcile":',
     ),
     Mutant(
         "an unknown call is decided before it expires",
         "the earlier request may still be under way when the engine decides",
-        "agent/steps/attempt/unknown_policy.py",
+        "agent/steps/attempt/recorded_calls/unknown_policy.py",
         "if self._services.clock.now() < call.expires_at and request.is_effect:",
         "if call.expires_at < 0 and request.is_effect:",
     ),
     Mutant(
         "a call is sent after its send_by",
         "a delayed worker sends a call long after other workers gave it up",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/recorded_calls/calls.py",
         "if call.is_effect and self._is_too_late(call):",
         "if call.is_effect and call.send_by < 0:",
     ),
     Mutant(
         "a call with a recorded result is repeated",
         "an effect with a recorded result happens a second time",
-        "agent/steps/attempt/replay.py",
+        "agent/steps/attempt/recorded_calls/replay.py",
         "    if succeeded:\n",
         "    if succeeded and not numbered.request.is_effect:\n",
     ),
     Mutant(
         "a recorded result is used for a changed request",
         "a step continues with the answer to another request",
-        "agent/steps/attempt/replay.py",
+        "agent/steps/attempt/recorded_calls/replay.py",
         "return RecordMatch(usable[-1], True) if usable else RecordMatch(succeeded[-1], False)",
         "return RecordMatch(succeeded[-1], True)",
     ),
     Mutant(
         "a call that failed for good is sent again",
         "a request that the remote refused for good is repeated after a crash",
-        "agent/steps/attempt/replay.py",
+        "agent/steps/attempt/recorded_calls/replay.py",
         "if is_final(call) or call.attempt == attempt_input.attempt:",
         "if call.attempt == attempt_input.attempt:",
     ),
@@ -103,21 +103,21 @@ MUTANTS: Final = (
     Mutant(
         "a changed request is sent after an unknown call",
         "the first request may have happened, and the changed one happens too",
-        "agent/steps/attempt/unknown_policy.py",
+        "agent/steps/attempt/recorded_calls/unknown_policy.py",
         "        if changed_request is not None:\n",
         '        if changed_request is not None and policy == "ask":\n',
     ),
     Mutant(
         "two different requests share an idempotency key",
         "a remote that honours keys answers the changed request with its answer to the first",
-        "agent/steps/attempt/intents.py",
+        "agent/steps/attempt/recorded_calls/intents.py",
         "action,\n            body_hash,\n            failures,",
         'action,\n            "",\n            failures,',
     ),
     Mutant(
         "a failed call rules out a changed request",
         "a request that names its attempt can never be sent again",
-        "agent/steps/attempt/replay.py",
+        "agent/steps/attempt/recorded_calls/replay.py",
         "    return RecordMatch(unknown[-1], True) if unknown else None\n",
         "    if failed and not numbered.matches(failed[-1]):\n"
         "        return RecordMatch(failed[-1], True)\n"
@@ -133,7 +133,7 @@ MUTANTS: Final = (
     Mutant(
         "an unknown call is repeated under a new key",
         "the remote cannot tell the repeated request from a new one",
-        "agent/steps/attempt/intents.py",
+        "agent/steps/attempt/recorded_calls/intents.py",
         "remote_key=unknown.remote_key\n        if unknown is not None\n        else ids",
         "remote_key=ids.new_id()\n        if unknown is not None\n        else ids",
     ),
@@ -154,7 +154,7 @@ MUTANTS: Final = (
     Mutant(
         "an attempt beyond the last one may act",
         "an attempt that may only find out what happened sends an effect",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/recorded_calls/calls.py",
         "        if not self._attempt_input.may_act:\n            self.end_attempt(Failed(attempts_exhausted_error",
         "        if self._attempt_input.max_attempts < 0:\n            self.end_attempt(Failed(attempts_exhausted_error",
     ),
@@ -269,7 +269,7 @@ MUTANTS: Final = (
     Mutant(
         "a retry after a failure reuses the key",
         "the remote answers the new attempt with the failure that it remembers",
-        "agent/steps/attempt/intents.py",
+        "agent/steps/attempt/recorded_calls/intents.py",
         "body_hash,\n            failures,\n",
         "body_hash,\n            0,\n",
     ),
@@ -403,7 +403,7 @@ MUTANTS: Final = (
     Mutant(
         "a resumed attempt repeats a failed call",
         "an attempt that was paused repeats a call that has failed in it before",
-        "agent/steps/attempt/replay.py",
+        "agent/steps/attempt/recorded_calls/replay.py",
         "if is_final(call) or call.attempt == attempt_input.attempt:\n            return",
         "if is_final(call):\n            return",
     ),
@@ -460,7 +460,7 @@ MUTANTS: Final = (
     Mutant(
         "an outcome is recorded before the result of its call",
         "an attempt ends while the result of its call still waits for the artifact store",
-        "agent/tasks/worker/uploads.py",
+        "agent/tasks/worker/large_values/uploads.py",
         "if _key(completion.claim) in self._queues or large_content(completion) is not None:",
         "if large_content(completion) is not None:",
     ),
@@ -481,7 +481,7 @@ MUTANTS: Final = (
     Mutant(
         "attempts that wait for the artifact store hold slots",
         "a slow artifact store keeps other attempts from starting",
-        "agent/tasks/worker/external_values.py",
+        "agent/tasks/worker/large_values/external_values.py",
         "return beyond + isolated + self._committer.pending_attempts - ended",
         "return len(waiting)",
     ),
@@ -744,7 +744,7 @@ MUTANTS: Final = (
     Mutant(
         "requests are recorded without redaction",
         "a secret in the request of a call is written to the ledger",
-        "agent/steps/attempt/calls.py",
+        "agent/steps/attempt/recorded_calls/calls.py",
         "redacted = self._secrets.redact_value(body)",
         "redacted = body",
     ),
@@ -1031,7 +1031,7 @@ MUTANTS: Final = (
     Mutant(
         "a repeated use of a tool has another key",
         "after a failed attempt a call that has acted does not find what it did",
-        "agent/steps/attempt/intents.py",
+        "agent/steps/attempt/recorded_calls/intents.py",
         "failures = 0 if request.keeps_key else attempt_input.failures",
         "failures = attempt_input.failures",
     ),
@@ -1302,7 +1302,7 @@ MUTANTS: Final = (
     Mutant(
         "a job that outlived its agent is launched again",
         "the next attempt does not look for the job of an unknown call",
-        "agent/steps/attempt/unknown_policy.py",
+        "agent/steps/attempt/recorded_calls/unknown_policy.py",
         "if request.lookup is not None and changed_request is None:",
         "if request.lookup is not None and changed_request is not None:",
     ),

@@ -19,8 +19,8 @@ from agent.config.executors import ProcessSettings
 from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.steps.attempt import config_record, runner
-from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.recorded_calls.calls import Calls
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.executors import job_objects, job_spec

@@ -21,7 +21,7 @@ from agent.core.state_machine import (
     moved,
 )
 from agent.core.waits import Approval, UnknownCall, Work
-from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.attempt.recorded_calls.replay import REQUEST_CHANGED
 from agent.steps.spec.unknown_question import (
     effect_summary,
     unknown_question,

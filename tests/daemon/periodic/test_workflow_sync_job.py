@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.jobs import WorkflowSyncJob
+from agent.daemon.periodic.workflow_sync_job import WorkflowSyncJob
 from agent.daemon.workflow_sync import WorkflowChange, WorkflowSync
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault

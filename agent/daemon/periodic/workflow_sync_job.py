@@ -1,6 +1,6 @@
-"""The periodic jobs of the daemon, as functions of the database and its clock.
+"""Records changed workflow files while the daemon runs.
 
-`JobScheduler` runs them; tests and the simulator call them without it.
+`JobScheduler` runs it; tests and the simulator call it without a scheduler.
 """
 
 import asyncio

@@ -9,8 +9,8 @@ from agent.config.operation import BackupSettings
 from agent.core import disk_space
 from agent.core.clock import SECOND
 from agent.core.disk_space import DiskSpace
-from agent.daemon import backup_job
-from agent.daemon.backup_job import BackupJob
+from agent.daemon.periodic import backup_job
+from agent.daemon.periodic.backup_job import BackupJob
 from agent.store import backup
 from agent.store.db.database import Database
 from agent.store.engine import outages

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.settings import Settings
-from agent.daemon.trigger_jobs import WatchThread
+from agent.daemon.periodic.trigger_jobs import WatchThread
 from agent.store.db.database import Database
 from agent.triggers.watch_listeners import WatchListeners
 

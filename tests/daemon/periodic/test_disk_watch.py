@@ -7,7 +7,7 @@ import pytest
 from agent.config.operation import DiskSettings
 from agent.core import disk_space
 from agent.core.disk_space import MEGABYTE, DiskSpace
-from agent.daemon.disk_watch import DiskWatch
+from agent.daemon.periodic.disk_watch import DiskWatch
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import outages

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from agent.store.db.database import StoreError
-from agent.tasks.worker.outages import Outages
+from agent.tasks.worker.large_values.outages import Outages
 
 log = structlog.get_logger(__name__)
 

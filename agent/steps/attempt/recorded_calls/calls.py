@@ -15,16 +15,16 @@ from agent.core import file_descriptors, ids
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer
-from agent.steps.attempt import replay
 from agent.steps.attempt.approval_gate import own_checkpoint
 from agent.steps.attempt.attempt_limits import attempts_exhausted_error
-from agent.steps.attempt.call_results import CallResults
 from agent.steps.attempt.containment import describe_exception
-from agent.steps.attempt.intents import StoredBody, new_intent
+from agent.steps.attempt.recorded_calls import replay
+from agent.steps.attempt.recorded_calls.call_results import CallResults
+from agent.steps.attempt.recorded_calls.intents import StoredBody, new_intent
+from agent.steps.attempt.recorded_calls.unknown_policy import UnknownPolicy
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.attempt.time_limit import is_out_of_time, out_of_time
-from agent.steps.attempt.unknown_policy import UnknownPolicy
 from agent.steps.spec.output_checks import large_text
 from agent.steps.types.attempt_input import AttemptInput, BudgetRefusedError, RevokedError
 from agent.steps.types.call_records import Intent, Spend

@@ -15,11 +15,11 @@ from agent.tasks.commit.blocked_steps import BlockedStep
 from agent.tasks.commit.committer import Committer, PollResult
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.worker.attempts import RecordQueue, claim_of
-from agent.tasks.worker.downloads import Downloads
 from agent.tasks.worker.health import Health
-from agent.tasks.worker.outages import Outages
+from agent.tasks.worker.large_values.downloads import Downloads
+from agent.tasks.worker.large_values.outages import Outages
+from agent.tasks.worker.large_values.uploads import Uploads
 from agent.tasks.worker.outbox import Outbox
-from agent.tasks.worker.uploads import Uploads
 
 MOST_WAITING: Final = 1000
 """How many steps may wait for a download without taking up a slot."""

@@ -18,8 +18,9 @@ from agent.config.operation import PruneSettings
 from agent.config.settings import ServerSettings, Settings
 from agent.core import audit, file_descriptors
 from agent.core.clock import SECOND, Clock
-from agent.daemon import daemon, prune_job, upkeep_jobs
-from agent.daemon.prune_job import PruneJob
+from agent.daemon import daemon
+from agent.daemon.periodic import prune_job, upkeep_jobs
+from agent.daemon.periodic.prune_job import PruneJob
 from agent.store import free_space, pruning
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault

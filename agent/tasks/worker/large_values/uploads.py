@@ -19,7 +19,7 @@ from agent.store.db.database import StoreError
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.large_values import large_content
 from agent.tasks.rules.settlement import Claim
-from agent.tasks.worker.outages import Outages
+from agent.tasks.worker.large_values.outages import Outages
 from agent.tasks.worker.outbox import Outbox
 
 MOST_HELD_BYTES: Final = 256 * 1024 * 1024

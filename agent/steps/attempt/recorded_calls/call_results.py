@@ -1,8 +1,9 @@
 """What is recorded of a call that has ended: its response or its error, without secrets."""
 
 from agent.core.state_machine import CallStatus
-from agent.steps.attempt import replay, spans
+from agent.steps.attempt import spans
 from agent.steps.attempt.containment import MAX_ERROR_TEXT, describe_exception
+from agent.steps.attempt.recorded_calls import replay
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import large_text

@@ -14,9 +14,9 @@ import pytest
 import structlog.testing
 
 from agent.core.clock import SECOND, Clock
-from agent.daemon import job_scheduler
-from agent.daemon.clock_jumps import ClockJumps
-from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.periodic import job_scheduler
+from agent.daemon.periodic.clock_jumps import ClockJumps
+from agent.daemon.periodic.job_scheduler import JobScheduler
 
 PATIENCE_SECONDS = 30
 HOUR = 3600.0

@@ -20,7 +20,7 @@ from dataclasses import replace
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer, UnknownCall
 from agent.steps.attempt.containment import MAX_ERROR_TEXT
-from agent.steps.attempt.replay import advise_fork
+from agent.steps.attempt.recorded_calls.replay import advise_fork
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput

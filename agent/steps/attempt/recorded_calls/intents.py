@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.core import ids
 from agent.core.clock import SECOND
-from agent.steps.attempt import replay
+from agent.steps.attempt.recorded_calls import replay
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import Intent
 from agent.steps.types.call_types import NumberedRequest, Process

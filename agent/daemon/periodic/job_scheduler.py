@@ -26,7 +26,7 @@ from apscheduler.triggers.date import DateTrigger
 
 from agent.core.clock import SECOND, Clock
 from agent.core.thread_bridge import UnboundedThreads
-from agent.daemon.clock_jumps import ClockJump, ClockJumps
+from agent.daemon.periodic.clock_jumps import ClockJump, ClockJumps
 from agent.store.db.database import StoreError
 
 log = structlog.get_logger(__name__)

@@ -19,7 +19,7 @@ import structlog
 
 from agent.config.operation import PruneSettings
 from agent.core.clock import SECOND
-from agent.daemon.clock_jumps import ClockJumps
+from agent.daemon.periodic.clock_jumps import ClockJumps
 from agent.store import free_space, pruning
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection, Database

@@ -21,7 +21,7 @@ from agent.tasks.commit.blocked_steps import BlockedSteps
 from agent.tasks.read_models import task_list
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow, TaskRow
-from agent.tasks.worker import outages
+from agent.tasks.worker.large_values import outages
 from agent.workflows.graph import Step
 from tests.support import faulty_store
 from tests.support.engine import Engine, HandClock, eventually, graph, other, step

@@ -17,7 +17,7 @@ import structlog
 from agent import bootstrap, recovery
 from agent.config.settings import Settings
 from agent.core.clock import SECOND
-from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.periodic.job_scheduler import JobScheduler
 from agent.daemon.workflow_sync import WorkflowChange
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError

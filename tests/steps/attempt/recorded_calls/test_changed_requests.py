@@ -9,7 +9,7 @@ import pytest
 from agent.core.waits import Timer, UnknownCall
 from agent.models.registry import ModelRegistry
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.attempt.recorded_calls.replay import REQUEST_CHANGED
 from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Failed, Json, Retry, StepError, Succeeded, Waiting

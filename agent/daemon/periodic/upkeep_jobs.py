@@ -1,10 +1,10 @@
 """The jobs by which a daemon looks after its own files: pruning, backups, disk space."""
 
 from agent.config.settings import Settings
-from agent.daemon.backup_job import BackupJob
-from agent.daemon.disk_watch import DiskWatch
-from agent.daemon.job_scheduler import JobScheduler
-from agent.daemon.prune_job import PruneJob
+from agent.daemon.periodic.backup_job import BackupJob
+from agent.daemon.periodic.disk_watch import DiskWatch
+from agent.daemon.periodic.job_scheduler import JobScheduler
+from agent.daemon.periodic.prune_job import PruneJob
 from agent.store.db.database import Database
 from agent.tasks.worker.health import Health
 
