@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.core.clock import SECOND, Clock, to_iso
-from agent.core.file_sync import sync
+from agent.core.files.file_sync import sync
 from agent.core.state_machine import TriggerStatus
 from agent.store import backup
 from agent.store.backup import BackupContents

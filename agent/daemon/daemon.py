@@ -19,8 +19,9 @@ from agent import bootstrap
 from agent.approvals import expiry
 from agent.config.loader import Configuration
 from agent.config.settings import Settings
-from agent.core import audit, file_descriptors, logging
 from agent.core.clock import to_iso
+from agent.core.files import file_descriptors
+from agent.core.logs import audit, logging
 from agent.daemon import event_logging, startup_retry
 from agent.daemon.channel_slot import ChannelSlot
 from agent.daemon.controlling_terminal import ControllingTerminal

@@ -439,14 +439,14 @@ MUTANTS: Final = (
     Mutant(
         "a second daemon can open the database",
         "two daemons run one database, and each takes the other's steps for lost",
-        "agent/core/database_file.py",
+        "agent/core/files/database_file.py",
         "if self.owner is not None or not self._set(fcntl.F_WRLCK):",
         "if self.owner is not None:",
     ),
     Mutant(
         "closing a descriptor drops the locks of SQLite",
         "another process can open a database that is in use",
-        "agent/core/database_file.py",
+        "agent/core/files/database_file.py",
         "        if file.users == 0:\n            del _files[file.identity]",
         "        if file.users >= 0:\n            _files.pop(file.identity, None)",
     ),
@@ -560,7 +560,7 @@ MUTANTS: Final = (
     Mutant(
         "writable parent directories are trusted",
         "another user replaces the home directory by writing to its parent directory",
-        "agent/core/file_trust.py",
+        "agent/core/files/file_trust.py",
         "    if is_sticky and not is_last:",
         "    if not is_last:",
     ),
@@ -723,7 +723,7 @@ MUTANTS: Final = (
     Mutant(
         "a .env file of others is used",
         "another user reads the agent's secrets, or replaces them",
-        "agent/core/environment_file.py",
+        "agent/core/files/environment_file.py",
         "                self._check(os.fstat(descriptor))\n",
         "",
     ),

@@ -11,11 +11,11 @@ from agent.approvals.permission import NotAllowedError, Principal, check_scope
 from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
 from agent.channels.chat.trigger_commands import ChatTriggers
-from agent.core import audit
 from agent.core.chat_origin import ChatOrigin
 from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
+from agent.core.logs import audit
 from agent.steps.spec.message_config import ORIGIN
 from agent.steps.spec.questions import read_answer, read_edits
 from agent.steps.types.outcome import Json

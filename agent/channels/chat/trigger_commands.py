@@ -5,7 +5,7 @@ from typing import Final, get_args
 from agent.approvals.permission import Principal, check_scope
 from agent.channels.chat.commands import Command, CommandError, usage
 from agent.channels.chat.message_texts import cut
-from agent.core import audit
+from agent.core.logs import audit
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Database
 from agent.tasks.read_models.task_documents import short_id

@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from agent.config.operation import BackupSettings
-from agent.core import disk_space
 from agent.core.clock import SECOND
-from agent.core.disk_space import MEGABYTE
+from agent.core.files import disk_space
+from agent.core.files.disk_space import MEGABYTE
 from agent.steps.types.outcome import Json
 from agent.store import backup, free_space
 from agent.store.db.database import Database, StoreError

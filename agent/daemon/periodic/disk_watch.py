@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from agent.config.operation import DiskSettings
-from agent.core import disk_space
-from agent.core.disk_space import MEGABYTE, DiskSpace
+from agent.core.files import disk_space
+from agent.core.files.disk_space import MEGABYTE, DiskSpace
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Database
 from agent.store.engine import outages

@@ -43,7 +43,7 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     over to another input: `approvals`; nor to another question of a newer version: `versions`.
 12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
     schedule and per watched item: `triggers`.
-13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/test_logging.py for
+13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/logs/test_logging.py for
     logs.
 14. No process outlives its step: `row_invariants.check_processes`, on this machine;
     tests/crash/test_processes.py for signals.

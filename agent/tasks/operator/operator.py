@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from agent.core.clock import Clock
 from agent.core.lazy_module import lazy
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.core.state_machine import TASK_ENDED, StepStatus
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault

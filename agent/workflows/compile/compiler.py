@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent.core.quick_dataclasses import replace
+from agent.core.quick_classes.quick_dataclasses import replace
 from agent.workflows.compile import trigger_inputs
 from agent.workflows.compile.input_keys import InputKeys
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agent.config.operation import BackupSettings
-from agent.core import disk_space
 from agent.core.clock import SECOND
-from agent.core.disk_space import DiskSpace
+from agent.core.files import disk_space
+from agent.core.files.disk_space import DiskSpace
 from agent.daemon.periodic import backup_job
 from agent.daemon.periodic.backup_job import BackupJob
 from agent.store import backup

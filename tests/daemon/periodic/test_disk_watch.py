@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.config.operation import DiskSettings
-from agent.core import disk_space
-from agent.core.disk_space import MEGABYTE, DiskSpace
+from agent.core.files import disk_space
+from agent.core.files.disk_space import MEGABYTE, DiskSpace
 from agent.daemon.periodic.disk_watch import DiskWatch
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault

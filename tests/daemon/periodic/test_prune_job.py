@@ -16,8 +16,9 @@ import structlog.testing
 from agent import bootstrap
 from agent.config.operation import PruneSettings
 from agent.config.settings import ServerSettings, Settings
-from agent.core import audit, file_descriptors
 from agent.core.clock import SECOND, Clock
+from agent.core.files import file_descriptors
+from agent.core.logs import audit
 from agent.daemon import daemon
 from agent.daemon.periodic import prune_job, upkeep_jobs
 from agent.daemon.periodic.prune_job import PruneJob

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from agent.core import file_descriptors, ids
+from agent.core import ids
 from agent.core.clock import SECOND
+from agent.core.files import file_descriptors
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Timer
 from agent.steps.attempt.approval_gate import own_checkpoint

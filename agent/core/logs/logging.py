@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
-from agent.core.console_log import ConsoleRenderer
 from agent.core.escape import harmless, harmless_json
+from agent.core.logs.console_log import ConsoleRenderer
 from agent.core.redaction import everywhere
 
 HIDDEN = "[hidden]"

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.core.environment_file import EnvironmentFile, EnvironmentFileError, parse_environment
-from agent.core.file_trust import Trust
+from agent.core.files.environment_file import (
+    EnvironmentFile,
+    EnvironmentFileError,
+    parse_environment,
+)
+from agent.core.files.file_trust import Trust
 
 SAMPLE = """\
 \ufeff# A comment

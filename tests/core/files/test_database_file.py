@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.core import database_file
-from agent.core.database_file import Identity, OpenFile
+from agent.core.files import database_file
+from agent.core.files.database_file import Identity, OpenFile
 
 
 class CollectingFiles(dict[Identity, OpenFile]):

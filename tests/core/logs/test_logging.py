@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from agent.core import logging as log
+from agent.core.logs import logging as log
 from agent.core.redaction import everywhere
 
 

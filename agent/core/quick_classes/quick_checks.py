@@ -11,14 +11,14 @@ from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union
 
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     FieldSpec,
     FieldValidator,
     ModelValidator,
 )
-from agent.core.quick_models import ModelType, built
+from agent.core.quick_classes.quick_models import ModelType, built
 
 Check = Callable[[Any], Any]
 

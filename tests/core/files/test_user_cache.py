@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core import user_cache
-from agent.core.user_cache import UserCache
+from agent.core.files import user_cache
+from agent.core.files.user_cache import UserCache
 
 
 def entry(directory: Path, follows_from: bytes = b"text") -> UserCache:

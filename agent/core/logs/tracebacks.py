@@ -51,7 +51,7 @@ def _is_below(frame: FrameSummary, directory: str) -> bool:
 
 @cache
 def _engine() -> str:
-    return f"{Path(__file__).parent.parent}/"
+    return f"{Path(__file__).parents[2]}/"
 
 
 @cache

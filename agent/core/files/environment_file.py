@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent.core.file_trust import Trust, can_be_read_by_others, weaknesses
+from agent.core.files.file_trust import Trust, can_be_read_by_others, weaknesses
 
 NAME: Final = ".env"
 _MAX_BYTES: Final = 1_048_576

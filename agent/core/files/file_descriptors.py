@@ -9,7 +9,7 @@ import os
 import resource
 from typing import Final
 
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 
 MOST: Final = 65_536
 """The highest soft limit that is set: some programs close every descriptor up to it."""

@@ -12,7 +12,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, dataclass_transform
 
-from agent.core.quick_fields import Field, FieldSpec, FieldValidator, ModelValidator, spec_of
+from agent.core.quick_classes.quick_fields import (
+    Field,
+    FieldSpec,
+    FieldValidator,
+    ModelValidator,
+    spec_of,
+)
 
 if TYPE_CHECKING:
     import pydantic
@@ -75,7 +81,7 @@ class ModelType(type):
     def pydantic(cls) -> "type[pydantic.BaseModel]":
         """Pydantic's own class with the same fields, methods and name."""
         if cls._pydantic is None:
-            from agent.core.pydantic_classes import pydantic_class
+            from agent.core.quick_classes.pydantic_classes import pydantic_class
 
             cls._pydantic = pydantic_class(cls, cls._body)
         made: type[pydantic.BaseModel] = cls._pydantic
@@ -116,7 +122,7 @@ class BaseModel(metaclass=ModelType):
         A process that has pydantic loaded gets an instance of its class, with the same fields and methods.
         """
         if context is None and cls.is_quick:
-            from agent.core.quick_checks import NotPlainError, accept
+            from agent.core.quick_classes.quick_checks import NotPlainError, accept
 
             try:
                 accepted: Self = accept(cls, value)

@@ -14,9 +14,9 @@ import pydantic
 import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (the real kinds)
-from agent.core import quick_models
-from agent.core.quick_checks import NotPlainError, _with_bounds, accept, check_of
-from agent.core.quick_fields import (
+from agent.core.quick_classes import quick_models
+from agent.core.quick_classes.quick_checks import NotPlainError, _with_bounds, accept, check_of
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
@@ -26,7 +26,7 @@ from agent.core.quick_fields import (
     field_validator,
     model_validator,
 )
-from agent.core.quick_models import BaseModel, ModelType, fields_of
+from agent.core.quick_classes.quick_models import BaseModel, ModelType, fields_of
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.diagnostics import WorkflowError
 from tests.support.documented import ROOT, documented_workflows

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 
 CAN_LOCK: Final = hasattr(fcntl, "F_OFD_SETLK")
 """Whether the system has such locks: Linux does. Elsewhere a file beside the database is locked."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from agent.core import quick_dataclasses
+from agent.core.quick_classes import quick_dataclasses
 
 
 @quick_dataclasses.dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from agent.core.tracebacks import user_traceback
+from agent.core.logs.tracebacks import user_traceback
 from agent.steps.attempt import containment
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from agent.core.clock import Clock, to_iso
 from agent.core.escape import harmless_json
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 
 NAME: Final = "audit.jsonl"
 MOST_BYTES: Final = 10 * 1024 * 1024

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.console_log import ConsoleRenderer
+from agent.core.logs.console_log import ConsoleRenderer
 
 TASK = "0199d2c4-7d5e-7c31-9d0f-3f1f7b6c2a10"
 

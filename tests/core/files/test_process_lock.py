@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.core import database_file
-from agent.core.process_lock import Lock, LockHolder
+from agent.core.files import database_file
+from agent.core.files.process_lock import Lock, LockHolder
 from agent.store.db.database import Database
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from agent.core.process_lock import Lock
+from agent.core.files.process_lock import Lock
 lock = Lock(Path(sys.argv[1]))
 assert lock.acquire("daemon")
 print("held", flush=True)

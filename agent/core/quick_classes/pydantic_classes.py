@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final, Literal, Union
 
 import pydantic
 
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     FieldSpec,
     FieldValidator,
     FunctionSpec,
     ModelValidator,
     WithJsonSchema,
 )
-from agent.core.quick_models import BaseModel, ModelType, annotations_of
+from agent.core.quick_classes.quick_models import BaseModel, ModelType, annotations_of
 
 _OF_THE_CLASS: Final = ("__classcell__", "__annotate__", "__annotate_func__")
 """What Python puts into the body of a class for that class alone."""

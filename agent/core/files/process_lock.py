@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from agent.core import database_file
-from agent.core.quick_dataclasses import dataclass, values_of
+from agent.core.files import database_file
+from agent.core.quick_classes.quick_dataclasses import dataclass, values_of
 
 
 @dataclass(frozen=True, slots=True)

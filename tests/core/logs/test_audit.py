@@ -12,7 +12,7 @@ import pytest
 
 from agent.approvals.permission import Principal
 from agent.channels.chat.command_handler import CommandHandler
-from agent.core import audit
+from agent.core.logs import audit
 from agent.core.scopes import SCOPES
 from agent.store.db.database import Database
 from tests.support.sample_workflows import SIGNALLED

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from agent.core.quick_dataclasses import dataclass, replace
+from agent.core.quick_classes.quick_dataclasses import dataclass, replace
 
 EVERYONE: Final = "*"
 ROOT: Final = 0
