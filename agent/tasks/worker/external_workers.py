@@ -48,11 +48,6 @@ class ExternalWorkers:
         self._looked_at = float("-inf")
         self._later: asyncio.TimerHandle | None = None
 
-    @property
-    def waiting_claims(self) -> int:
-        """How many claims wait for work."""
-        return len(self._waiters)
-
     async def call(self, call: LeaseCall) -> LeaseResult:
         """Apply a call on a lease with the next commit; return what it did once that is durable."""
         result = await self._commit(call)
