@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import __version__
-from agent.core import audit, local_zone
-from agent.core.process_lock import Lock, LockHolder
+from agent.core import local_zone
+from agent.core.files.process_lock import Lock, LockHolder
+from agent.core.logs import audit
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 
@@ -196,7 +197,7 @@ def register_secret_sources(settings: "Settings") -> None:
 
 def _set_up_secret_sources(settings: "Settings") -> None:
     from agent.config.file_exposure import trust_of
-    from agent.core.environment_file import EnvironmentFile
+    from agent.core.files.environment_file import EnvironmentFile
     from agent.steps.attempt.secret_sources import sources
 
     path = settings.environment_file.absolute()

@@ -22,7 +22,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, peer_takeover, spilled_results
 from agent.tasks.rescue.rescue_steps import take_over
 from agent.tasks.state.graph_cache import GraphCache
-from agent.triggers.passes import SchedulePass, run_schedules_now
+from agent.triggers.schedules.passes import SchedulePass, run_schedules_now
 
 log = structlog.get_logger(__name__)
 

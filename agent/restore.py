@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.core.clock import SECOND, Clock, to_iso
-from agent.core.file_sync import sync
+from agent.core.files.file_sync import sync
 from agent.core.state_machine import TriggerStatus
 from agent.store import backup
 from agent.store.backup import BackupContents
@@ -32,7 +32,7 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.operator.restore_hold import hold_task
 from agent.tasks.state.pauses import PauseKind
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 
 RESTORED: Final = "database.restored"
 """The event of a restore."""

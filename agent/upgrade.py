@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent.core.process_lock import LockHolder
+from agent.core.files.process_lock import LockHolder
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate

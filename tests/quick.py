@@ -18,7 +18,7 @@ CORE = (
     "tests/tasks/operator/test_state_table.py",
     "tests/tasks/rules/test_advance.py",
     "tests/tasks/state/test_state_machine.py",
-    "tests/steps/attempt/test_calls.py",
+    "tests/steps/attempt/recorded_calls/test_calls.py",
     "tests/workflows/compile",
 )
 """Fast tests of what any change may break: state machines, rules, journal, compiler."""

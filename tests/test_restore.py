@@ -15,7 +15,7 @@ from agent.store.engine import outages
 from agent.store.schema import migrate
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from agent.workflows.graph import Graph
 from tests.support.engine import Engine, find_violations, graph, step
 from tests.support.recorded_triggers import record_workflow, trigger_row

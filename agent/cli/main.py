@@ -58,15 +58,17 @@ def _run(words: list[str]) -> None:
 
 def _answers_at_once(arguments: list[str]) -> bool:
     """Print the help or the version if nothing else was asked, without loading typer."""
-    from agent.cli import front_page
-
     if arguments[:1] == ["__complete"]:
         from agent.cli import completion
 
         completion.main(arguments[1:])
     elif arguments in (["--help"], ["-h"], ["help"]):
+        from agent.cli import front_page
+
         print(front_page.help_text(), end="", flush=True)
     elif arguments in (["version"], ["--version"]):
+        from agent.cli import front_page
+
         print(front_page.version_line(), flush=True)
     else:
         return False

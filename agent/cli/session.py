@@ -75,7 +75,7 @@ def reading() -> "Iterator[Connection]":
 
 def audit(what: str, subject: str | None = None, outcome: str = "done", **details: object) -> None:
     """Record a command that this terminal has carried out."""
-    from agent.core import audit as audit_log
+    from agent.core.logs import audit as audit_log
 
     audit_log.configure(settings().home)
     who = f"terminal:{invocation.user()}"
@@ -128,7 +128,7 @@ _described: "set[Place]" = set()
 def _describe(configuration: "Configuration") -> None:
     """Print which configuration and database are used, if asked to or if that may surprise."""
     from agent.cli.output import terminal
-    from agent.core.logging import redact_text
+    from agent.core.logs.logging import redact_text
 
     if configuration.place.passed_over is not None:
         terminal.note(

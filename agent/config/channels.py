@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from agent.config.models import REFERENCE, Section, section
-from agent.core.quick_fields import Field, field_validator, model_validator
+from agent.core.quick_classes.quick_fields import Field, field_validator, model_validator
 from agent.core.secret_reference import ANY, FORMS
 
 Address = Annotated[

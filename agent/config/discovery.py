@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from agent.core.file_trust import ROOT, trust_in, user_name
-from agent.core.quick_dataclasses import dataclass
+from agent.core.files.file_trust import ROOT, trust_in, user_name
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 DEFAULT_FILE: Final = "config.toml"
 DEFAULT_DATABASE: Final = Path("data", "agent.db")

@@ -10,7 +10,7 @@ from agent.config.loader import Configuration
 from agent.config.settings import Settings
 from agent.config.toml_lines import line_of, lines_of
 from agent.core import secret_reference
-from agent.core.logging import HIDDEN, redact, redact_text
+from agent.core.logs.logging import HIDDEN, redact, redact_text
 
 _QUERY_SECRET: Final = re.compile(
     r"(?P<start>[?&][^=&\s]*(?:password|secret|token|key)[^=&\s]*=)[^&\s]+", re.IGNORECASE

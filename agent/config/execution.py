@@ -5,7 +5,7 @@ import re
 from typing import Annotated, Literal
 
 from agent.config.models import Bare, Section
-from agent.core.quick_fields import AfterValidator, Field
+from agent.core.quick_classes.quick_fields import AfterValidator, Field
 
 
 def _check_private(entry: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from agent.config.models import Section, section
-from agent.core.quick_fields import Field
+from agent.core.quick_classes.quick_fields import Field
 
 Word = Annotated[str, Field(pattern=r"^[^\"']+$")]
 """A word without quotes: a list of words may also come from a variable of the environment."""

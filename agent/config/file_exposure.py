@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.core import database_file
-from agent.core.file_trust import (
+from agent.core.files import database_file
+from agent.core.files.file_trust import (
     ROOT,
     Trust,
     Weakness,
@@ -23,7 +23,7 @@ from agent.core.file_trust import (
     user_name,
     weaknesses,
 )
-from agent.core.quick_dataclasses import replace
+from agent.core.quick_classes.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings

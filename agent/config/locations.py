@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.core.environment_file import NAME as ENVIRONMENT_FILE
+from agent.core.files.environment_file import NAME as ENVIRONMENT_FILE
 
 
 class Locations:

@@ -3,7 +3,12 @@
 from typing import Literal
 
 from agent.config.models import REFERENCE, Section
-from agent.core.quick_fields import ConfigDict, Field, field_validator, model_validator
+from agent.core.quick_classes.quick_fields import (
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 Tls = Literal["implicit", "starttls", "none"]
 

@@ -4,8 +4,13 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from agent.core import secret_reference
-from agent.core.quick_fields import ConfigDict, Field, field_validator, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import (
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.core.secret_reference import FORMS
 
 REFERENCE = secret_reference.PATTERN_OR_EMPTY

@@ -1,7 +1,7 @@
 """The sections of the configuration about operation: backups, disk space, traces."""
 
 from agent.config.models import Section
-from agent.core.quick_fields import Field
+from agent.core.quick_classes.quick_fields import Field
 
 
 class BackupSettings(Section):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent.config.locations import Locations
-from agent.core.user_cache import UserCache
+from agent.core.files.user_cache import UserCache
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -120,7 +120,7 @@ def _is_plainly_right(text: bytes) -> bool:
     import tomllib
 
     from agent.config.settings import PLACES, Settings
-    from agent.core.quick_checks import NotPlainError, accept
+    from agent.core.quick_classes.quick_checks import NotPlainError, accept
 
     try:
         document = tomllib.loads(text.decode())

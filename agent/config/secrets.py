@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from agent.config.models import Section
-from agent.core.quick_fields import Field
+from agent.core.quick_classes.quick_fields import Field
 from agent.core.secret_reference import COMMAND_NAME
 
 CommandName = Annotated[str, Field(pattern=COMMAND_NAME)]

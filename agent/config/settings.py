@@ -26,7 +26,7 @@ from agent.config.models import (
 )
 from agent.config.operation import BackupSettings, DiskSettings, PruneSettings, TelemetrySettings
 from agent.config.secrets import SecretSettings
-from agent.core.quick_fields import Field, field_validator
+from agent.core.quick_classes.quick_fields import Field, field_validator
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

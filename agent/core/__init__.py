@@ -7,15 +7,11 @@
   waits on), `state_names` (names in `state`), `chat_origin` (where a task was started in a chat).
 - Threads and loops: `event_loop` outlives what a step's code does to it; `thread_bridge` runs blocking functions in
   threads.
-- Secrets and safety: `redaction` and `secret_forms` keep secrets out of everything that is written,
-  `secret_reference` and `environment_file` are how they are named and found. `escape` makes text from outside safe to
-  show. `scopes`: what a token may do. `audit`: the log of operator commands.
-- Files: `process_lock` and `database_file` (one daemon for a SQLite file), `file_trust` (who can change a file),
-  `confined_files` (nothing outside one directory), `file_sync`, `file_descriptors`, `disk_space`, `user_cache` (what
-  commands remember).
-- Logs: `logging` and `log_limit` set structlog up, `console_log` writes for terminals; `tracebacks` shows the frames of
-  a user's own code.
+- Secrets and safety: `secret_reference` is how a secret is named, `redaction` hides secrets in everything that is
+  written, `secret_forms` has the encoded forms by which it finds them. `escape` makes text from outside safe to show.
+  `scopes`: what a token may do.
+- Packages: `files` (locks, trust, descriptors), `logs` (structlog, the audit log), `quick_classes` (models without
+  pydantic).
 - Values: `plain_json`, `money`, `key_values` (`key=value` as people type it), `search_terms` (words of a text).
-- Quick starts: `lazy_module`, `quick_dataclasses`; `quick_models` (models without pydantic) with `quick_fields`, how they
-  are declared, `quick_checks`, what they accept, and `pydantic_classes`, pydantic's own for all else.
+- `lazy_module`: a module that is imported when it is first used.
 """

@@ -7,7 +7,7 @@ thing than `tasks.origin_id`, the first task of a line of retries.
 import json
 from typing import Any
 
-from agent.core.quick_dataclasses import dataclass, values_of
+from agent.core.quick_classes.quick_dataclasses import dataclass, values_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 Source = Literal["env", "file", "keyring", "exec"]
 

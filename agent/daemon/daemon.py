@@ -19,18 +19,20 @@ from agent import bootstrap
 from agent.approvals import expiry
 from agent.config.loader import Configuration
 from agent.config.settings import Settings
-from agent.core import audit, file_descriptors, logging
 from agent.core.clock import to_iso
-from agent.daemon import event_logging, jobs, startup_retry
+from agent.core.files import file_descriptors
+from agent.core.logs import audit, logging
+from agent.daemon import event_logging, startup_retry
 from agent.daemon.channel_slot import ChannelSlot
 from agent.daemon.controlling_terminal import ControllingTerminal
 from agent.daemon.instance_file import InstanceFile
-from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.periodic import workflow_sync_job
+from agent.daemon.periodic.job_scheduler import JobScheduler
+from agent.daemon.periodic.trigger_jobs import TriggerJobs
+from agent.daemon.periodic.upkeep_jobs import UpkeepJobs
 from agent.daemon.service_watch import ServiceWatch
 from agent.daemon.settings_reload import SettingsReload
 from agent.daemon.task_spans import TaskSpans
-from agent.daemon.trigger_jobs import TriggerJobs
-from agent.daemon.upkeep_jobs import UpkeepJobs
 from agent.steps.process import secret_command
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Database
@@ -112,7 +114,7 @@ class Daemon:
         self._jobs = JobScheduler(database.clock, sync_clock=database.set_clock)
         self._upkeep = UpkeepJobs(settings, database, worker.health, self._jobs)
         self._triggers: TriggerJobs | None = None
-        self._sync: jobs.WorkflowSyncJob | None = None
+        self._sync: workflow_sync_job.WorkflowSyncJob | None = None
         self._terminal = ControllingTerminal()
         self._reload: SettingsReload | None = None
         self._reloading: asyncio.Task[dict[str, Any]] | None = None
@@ -191,7 +193,7 @@ class Daemon:
     def _start_jobs(self) -> None:
         settings, database = self._settings, self._database
         triggers = self._triggers = TriggerJobs(settings, database, self._worker, self._jobs)
-        sync = self._sync = jobs.WorkflowSyncJob(
+        sync = self._sync = workflow_sync_job.WorkflowSyncJob(
             settings,
             database,
             self._server,
@@ -200,7 +202,7 @@ class Daemon:
             in_thread=self._jobs.in_thread,
         )
         check = expiry.ApprovalCheck(database, database.clock)
-        self._jobs.every("workflow sync", jobs.WORKFLOW_SYNC_SECONDS, sync.run)
+        self._jobs.every("workflow sync", workflow_sync_job.WORKFLOW_SYNC_SECONDS, sync.run)
         self._jobs.every(_APPROVAL_CHECK, settings.approvals.loop_seconds, check.run)
         self._jobs.start()
 

@@ -3,7 +3,7 @@
 import errno
 
 from agent import bootstrap
-from agent.core.process_lock import Lock, LockHolder
+from agent.core.files.process_lock import Lock, LockHolder
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 

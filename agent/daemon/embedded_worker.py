@@ -6,7 +6,8 @@ import threading
 
 from agent import bootstrap
 from agent.config.settings import Settings
-from agent.core import event_loop, logging
+from agent.core import event_loop
+from agent.core.logs import logging
 from agent.daemon import startup_retry
 from agent.daemon.task_spans import TaskSpans
 from agent.store.db.database import Database

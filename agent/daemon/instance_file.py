@@ -18,7 +18,7 @@ from agent import __version__
 from agent.config.keys import leaves
 from agent.config.loader import Configuration, read
 from agent.config.settings import Settings
-from agent.core.logging import redact_text
+from agent.core.logs.logging import redact_text
 from agent.steps.process import processes
 
 NAME: Final = "daemon.json"

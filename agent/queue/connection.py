@@ -59,10 +59,6 @@ class Connection:
         body = _encoded(document)
         return self.send(path, body, self._headers, timeout_seconds=timeout_seconds)
 
-    def post_bytes(self, path: str, content: bytes, media_type: str) -> Any:
-        """Send content that is not JSON."""
-        return self.send(path, content, {**self._headers, "Content-Type": media_type})
-
     def send(
         self,
         path: str,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.core.tracebacks import user_traceback
+from agent.core.logs.tracebacks import user_traceback
 from agent.queue.errors import Final as FinalFailure
 from agent.queue.errors import HandlerEnd, LeaseLostError, Retry
 from agent.queue.lease import Document, Lease, storable

@@ -22,7 +22,12 @@ from agent.store.db.database import Connection
 from agent.store.engine import snapshot_rows
 from agent.store.read import work_views
 from agent.tasks.errors import LeaseLostError, RefusedError
-from agent.tasks.rules.work_parts import LeaseCall, LeaseResult, LeaseVerb, parse_lease
+from agent.tasks.rules.external_work.work_parts import (
+    LeaseCall,
+    LeaseResult,
+    LeaseVerb,
+    parse_lease,
+)
 
 Document = dict[str, Any]
 Commit = Callable[[LeaseCall], Awaitable[LeaseResult]]

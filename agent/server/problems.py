@@ -19,7 +19,7 @@ from agent.store.db.json_values import NotPlainJsonError
 from agent.tasks.errors import LeaseLostError, NotFoundError, RefusedError
 from agent.tasks.read_models.task_documents import AmbiguousIdError
 from agent.tasks.submission import TooManyStepsError
-from agent.triggers.command_request import InvalidTimeError
+from agent.triggers.commands.command_request import InvalidTimeError
 from agent.triggers.documents import InvalidCursorError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.diagnostics import WorkflowError

@@ -11,7 +11,7 @@ import structlog
 
 from agent.config.file_exposure import trust_of
 from agent.config.settings import Settings
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.server.access.sessions import Sessions, cookie_name
 from agent.server.access.tokens import Tokens
 from agent.server.connections.bind import listen, url_of

@@ -17,7 +17,7 @@ from agent.server.problems import retry_later
 from agent.server.task_submitter import COMMIT_TIMEOUT_SECONDS, TaskSubmitter
 from agent.server.work_values import WorkValues
 from agent.store.db.database import Database
-from agent.tasks.rules.work_parts import (
+from agent.tasks.rules.external_work.work_parts import (
     LeaseCall,
     LeaseResult,
     WorkClaim,

@@ -25,7 +25,7 @@ from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
 from agent.store.read import work_views
 from agent.tasks.rules import snapshots
-from agent.tasks.rules.work_parts import LeaseAddress, LeasedWork
+from agent.tasks.rules.external_work.work_parts import LeaseAddress, LeasedWork
 from agent.workflows.graph import Graph
 
 Document = dict[str, Any]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.clock import SECOND
-from agent.core.file_sync import sync
+from agent.core.files.file_sync import sync
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.chat_origin import ChatOrigin
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import workflow_versions

@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanContext as OtelContext
 
 from agent.config.operation import TelemetrySettings
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 from agent.telemetry.spans import EndedSpan
 from agent.telemetry.trace_context import SpanContext
 

@@ -3,6 +3,8 @@
 Its workflow is built in. The question is an ordinary `input` step, so it reaches people as every other
 question does. The step after it starts the runs: each under the key of its instant, so that a repeated
 attempt starts nothing twice.
+
+This module keeps its name: tasks on record call `agent.triggers.asked_runs:start`.
 """
 
 from functools import cache
@@ -15,7 +17,7 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.creation import Submission
-from agent.triggers.local_time import shown_time, zone_of_spec
+from agent.triggers.schedules.local_time import shown_time, zone_of_spec
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 

@@ -12,7 +12,7 @@ from agent.store.db.json_values import decode
 from agent.store.engine import firing_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import RefusedError
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers import documents
 from agent.triggers.run_builder import RunBuilder

@@ -10,7 +10,7 @@ from agent.store.db.json_values import decode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.triggers.specs import WATCH
-from agent.triggers.watchers.path_listener import has_library
+from agent.triggers.watchers.paths.path_listener import has_library
 
 _OVERDUE_SECONDS: Final = 120.0
 _NO_LIBRARY: Final = (

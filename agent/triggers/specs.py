@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from agent.core.ids import canonical_json, content_hash
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.workflows.compile.triggers import DURATIONS, TIMING_KEYS
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.graph import Graph

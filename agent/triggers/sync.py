@@ -14,11 +14,12 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import encode
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules import firing, row_writer
-from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules import row_writer
+from agent.tasks.rules.firings import firing
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
-from agent.triggers.instants import Timing
-from agent.triggers.schedule_plan import mark_all, next_values
+from agent.triggers.schedules.instants import Timing
+from agent.triggers.schedules.schedule_plan import mark_all, next_values
 from agent.triggers.specs import SCHEDULE, TriggerSpec, triggers_of
 from agent.workflows.graph import Graph
 

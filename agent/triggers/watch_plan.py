@@ -10,7 +10,7 @@ from agent.store.db.database import Connection
 from agent.store.db.json_values import decode, encode
 from agent.store.engine.firing_rows import DAY_US
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import Mark, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, Run, TriggerUpdate
 from agent.triggers.run_builder import InputsRefusedError, RunBuilder, watch_context
 from agent.triggers.watchers.registry import source_name
 from agent.triggers.watchers.source import Item, Poll

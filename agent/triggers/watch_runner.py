@@ -25,11 +25,11 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
 from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
-from agent.triggers.passes import Fire, broken
 from agent.triggers.run_builder import RunBuilder
+from agent.triggers.schedules.passes import Fire, broken
 from agent.triggers.specs import WATCH
 from agent.triggers.watch_plan import WatchPlanner
 from agent.triggers.watchers.registry import source_of

@@ -9,7 +9,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from agent.core.quick_dataclasses import fields_of, replace
+from agent.core.quick_classes.quick_dataclasses import fields_of, replace
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -6,7 +6,7 @@ from operator import eq
 from typing import Any, TypeVar
 
 from agent.core.escape import is_hidden
-from agent.core.quick_dataclasses import dataclass, values_of
+from agent.core.quick_classes.quick_dataclasses import dataclass, values_of
 
 _MAX_SHOWN_COLUMNS = 160
 _MAX_CHARS = 500

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.ids import content_hash
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.workflows.diagnostics import Problem, WorkflowError
 from agent.workflows.file_names import SUFFIXES
 from agent.workflows.graph import Step

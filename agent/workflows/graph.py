@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from agent.core import backoff
 from agent.core.ids import canonical_json, content_hash
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.core.state_names import SHARED, workflow_scope
 from agent.workflows.checked_record import CheckedRecord, Within
 from agent.workflows.templates.templates import has_templates

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.workflows.graph import OnUnknown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from agent.core import quick_models
+    from agent.core.quick_classes import quick_models
 
     AnyModel = BaseModel | quick_models.BaseModel
 

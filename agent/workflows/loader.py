@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.core.ids import content_hash
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.workflows.compile.compiler import compile_source, compile_text
 from agent.workflows.diagnostics import Problem, WorkflowError, cut, write_key
 from agent.workflows.file_names import SUFFIXES

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.workflows.patterns import pattern_weight
 
 MAX_OPERATIONS: Final = 5_000_000

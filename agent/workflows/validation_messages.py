@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agent.core import secret_reference
-from agent.core.quick_models import ModelType
+from agent.core.quick_classes.quick_models import ModelType
 from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.durations import format_duration
 from agent.workflows.templates.templates import has_templates

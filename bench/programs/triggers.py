@@ -8,14 +8,14 @@ from typing import Any, Final
 from agent.config.execution import EngineSettings
 from agent.config.models import BudgetSettings
 from agent.core.clock import SECOND, to_iso
-from agent.daemon.job_scheduler import JobScheduler
+from agent.daemon.periodic.job_scheduler import JobScheduler
 from agent.store.engine import workflow_versions
 from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker.firings import PendingFirings
 from agent.triggers import sync
-from agent.triggers.passes import SchedulePass
-from agent.triggers.schedule_runner import run_schedules
+from agent.triggers.schedules.passes import SchedulePass
+from agent.triggers.schedules.schedule_runner import run_schedules
 from agent.workflows.graph import Graph
 from bench import definitions, load, process, usage
 from bench.session import Session, session

@@ -7,7 +7,7 @@ import pytest
 from agent.config.discovery import Place
 from agent.config.effective import Value, values
 from agent.config.loader import ConfigError, read
-from agent.core.logging import HIDDEN
+from agent.core.logs.logging import HIDDEN
 
 TEXT = """\
 # a comment

@@ -13,7 +13,7 @@ from agent.config import file_exposure
 from agent.config.file_exposure import ExposedError, close_to_others
 from agent.config.loader import load
 from agent.config.settings import Settings
-from agent.core.file_trust import Trust, _has_only, trust_in, weaknesses
+from agent.core.files.file_trust import Trust, _has_only, trust_in, weaknesses
 from agent.server.access.grants import TokenError
 from agent.server.access.tokens import Tokens
 

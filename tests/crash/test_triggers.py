@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.tasks import checker
-from agent.triggers.fate_check import check_fates
+from agent.triggers.schedules.fate_check import check_fates
 from tests.crash.processes import Agents, agents, eventually
 from tests.support.effort import short_or_full
 

@@ -13,8 +13,9 @@ import pytest
 
 from agent import bootstrap
 from agent.config.settings import ServerSettings, Settings
-from agent.core import audit, file_descriptors
 from agent.core.clock import Clock
+from agent.core.files import file_descriptors
+from agent.core.logs import audit
 from agent.daemon import daemon, service_notifier
 from agent.daemon.service_notifier import ServiceNotifier, keep_notified
 from agent.daemon.service_watch import ServiceWatch

@@ -16,7 +16,8 @@ from agent.config.discovery import Place
 from agent.config.loader import Configuration, read
 from agent.config.reloading import RELOADED, changed_keys, is_reloaded, merged
 from agent.config.settings import Settings
-from agent.core import audit, file_descriptors, logging
+from agent.core.files import file_descriptors
+from agent.core.logs import audit, logging
 from agent.daemon import daemon
 from agent.daemon.controlling_terminal import ControllingTerminal
 from agent.daemon.instance_file import NAME, InstanceFile, running_instance

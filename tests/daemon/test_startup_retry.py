@@ -14,8 +14,10 @@ import structlog.testing
 from agent import bootstrap, recovery
 from agent.approvals import expiry
 from agent.config.settings import DatabaseSettings, ServerSettings, Settings
-from agent.core import audit, file_descriptors
-from agent.daemon import daemon, jobs, startup_retry, workflow_sync
+from agent.core.files import file_descriptors
+from agent.core.logs import audit
+from agent.daemon import daemon, startup_retry, workflow_sync
+from agent.daemon.periodic import workflow_sync_job
 from agent.server.startup import Startup
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
@@ -182,7 +184,9 @@ def test_the_server_knows_when_the_workflow_files_are_recorded(
 
     async def run() -> None:
         untyped_server: Any = server
-        job = jobs.WorkflowSyncJob(Settings(base=tmp_path), sqlite_database, untyped_server)
+        job = workflow_sync_job.WorkflowSyncJob(
+            Settings(base=tmp_path), sqlite_database, untyped_server
+        )
         for _ in range(3):
             assert not server.startup.has_workflows
             await job.run()

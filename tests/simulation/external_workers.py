@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.store.db.database import StoreError
-from agent.tasks.rules.work_parts import (
+from agent.tasks.rules.external_work.work_parts import (
     ClaimResult,
     LeaseCall,
     LeasedWork,

@@ -34,7 +34,7 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker import wake_listener
 from agent.tasks.worker.worker import Worker
-from agent.triggers.fate_check import check_fates
+from agent.triggers.schedules.fate_check import check_fates
 from agent.workflows.graph import Graph
 from tests.simulation import agent_tools, functions
 from tests.simulation.disk import STOPPED_SECONDS, SimulatedDatabase, Weather

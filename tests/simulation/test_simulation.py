@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.steps.attempt.unknown_policy import UnknownPolicy
+from agent.steps.attempt.recorded_calls.unknown_policy import UnknownPolicy
 from tests.simulation.disk import COMMIT_FAULTS
 from tests.simulation.run import run
 from tests.simulation.scenario import Scenario, draw

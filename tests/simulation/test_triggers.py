@@ -7,7 +7,7 @@ import pytest
 
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.source import Poll
 from tests.simulation.run import run

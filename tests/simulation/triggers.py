@@ -21,9 +21,9 @@ from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.worker.worker import Worker
 from agent.triggers import sync, watch_runner
-from agent.triggers.commands import TriggerCommands
-from agent.triggers.passes import SchedulePass
-from agent.triggers.schedule_runner import run_schedules
+from agent.triggers.commands.trigger_commands import TriggerCommands
+from agent.triggers.schedules.passes import SchedulePass
+from agent.triggers.schedules.schedule_runner import run_schedules
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.source import Item, Poll, PollContext, SourceError
 from agent.workflows.graph import Graph

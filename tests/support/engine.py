@@ -32,7 +32,7 @@ from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.rules.creation import Submission
 from agent.tasks.worker.attempts import claim_of
 from agent.tasks.worker.worker import Worker
-from agent.triggers.fate_check import check_fates
+from agent.triggers.schedules.fate_check import check_fates
 from agent.workflows.graph import Graph, RetryPolicy, Step
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.operator.operator import Operator
 from agent.triggers import sync
-from agent.triggers.passes import SchedulePass
+from agent.triggers.schedules.passes import SchedulePass
 from agent.workflows.compile.compiler import compile_text
 
 MONDAY_NOON = "2026-03-02T12:00:00Z"

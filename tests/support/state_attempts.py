@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.core.ids import request_hash
 from agent.core.state_machine import CallStatus
-from agent.steps.attempt.intents import StoredBody, new_intent
+from agent.steps.attempt.recorded_calls.intents import StoredBody, new_intent
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.state_change import render_change
 from agent.steps.types.attempt_input import AttemptInput

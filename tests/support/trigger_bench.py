@@ -13,10 +13,10 @@ from agent.core.clock import SECOND, Clock
 from agent.store.db.database import Connection, Database
 from agent.store.engine import firing_rows, trigger_rows, workflow_versions
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, Run, TriggerUpdate
 from agent.triggers import sync
-from agent.triggers.commands import TriggerCommands
-from agent.triggers.passes import SchedulePass
+from agent.triggers.commands.trigger_commands import TriggerCommands
+from agent.triggers.schedules.passes import SchedulePass
 from agent.triggers.sync import TriggerChanges
 from agent.workflows.graph import Graph, Step
 from tests.support.engine import Hand, find_violations, graph, step

@@ -9,7 +9,7 @@ from agent.steps.types.call_records import Intent
 from agent.steps.types.outcome import Waiting, WorkOffer
 from agent.tasks.commit.batch import Batch, TxResult
 from agent.tasks.rules.claiming import AnsweredTime
-from agent.tasks.rules.work_parts import (
+from agent.tasks.rules.external_work.work_parts import (
     ClaimResult,
     LeaseCall,
     LeasedWork,

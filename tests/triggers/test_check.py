@@ -9,7 +9,7 @@ from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.triggers.check import check_watcher
 from tests.support.recorded_triggers import StillClock, fates, record_workflow, trigger_row
 

@@ -5,9 +5,9 @@ import pytest
 from agent.core.state_machine import FiringStatus
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
-from agent.tasks.rules.trigger_update import Mark, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import Mark, TriggerUpdate
 from agent.triggers import documents
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from tests.support.recorded_triggers import StillClock, record_workflow, run_pass, trigger_row
 
 WORKFLOW = """\

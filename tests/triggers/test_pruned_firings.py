@@ -6,7 +6,7 @@ from agent.core.clock import SECOND
 from agent.store import firing_pruning
 from agent.store.db.database import Database
 from agent.store.engine.firing_rows import DAY_US
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from tests.support.recorded_triggers import (
     StillClock,
     fates,

@@ -10,12 +10,12 @@ import pytest
 
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers import watch_listeners
 from agent.triggers.health_checks import trigger_checks
 from agent.triggers.watch_listeners import WatchListeners
 from agent.triggers.watch_runner import WatchRunner
-from agent.triggers.watchers import open_watch
+from agent.triggers.watchers.paths import open_watch
 from tests.support.recorded_triggers import StillClock, record_workflow, trigger_row
 
 WATCHED = """\

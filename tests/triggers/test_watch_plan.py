@@ -9,7 +9,7 @@ import pytest
 from agent.core.clock import SECOND
 from agent.steps.attempt.services import Limits
 from agent.store.engine import trigger_rows
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers import watch_runner
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.source import Item, Poll, SourceError

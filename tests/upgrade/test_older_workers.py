@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import upgrade
-from agent.core.process_lock import Lock
+from agent.core.files.process_lock import Lock
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
 from agent.store.schema import migrate

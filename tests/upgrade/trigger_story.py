@@ -8,7 +8,7 @@ from agent.core.clock import SECOND, Clock
 from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from agent.triggers.watch_runner import WatchRunner
 from tests.support.recorded_triggers import record_workflow, run_pass
 

@@ -11,11 +11,11 @@ from agent.approvals.permission import NotAllowedError, Principal, check_scope
 from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
 from agent.channels.chat.trigger_commands import ChatTriggers
-from agent.core import audit
 from agent.core.chat_origin import ChatOrigin
 from agent.core.clock import to_iso
 from agent.core.escape import harmless
 from agent.core.key_values import parse_value
+from agent.core.logs import audit
 from agent.steps.spec.message_config import ORIGIN
 from agent.steps.spec.questions import read_answer, read_edits
 from agent.steps.types.outcome import Json
@@ -31,7 +31,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import task_documents, task_list
 from agent.tasks.read_models.task_documents import AmbiguousIdError, short_id
 from agent.tasks.submission import TooManyStepsError, new_submission, recorded_workflow
-from agent.triggers.command_request import InvalidTimeError
+from agent.triggers.commands.command_request import InvalidTimeError
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.durations import parse_duration
 from agent.workflows.graph import Graph

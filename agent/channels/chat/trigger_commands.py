@@ -5,13 +5,13 @@ from typing import Final, get_args
 from agent.approvals.permission import Principal, check_scope
 from agent.channels.chat.commands import Command, CommandError, usage
 from agent.channels.chat.message_texts import cut
-from agent.core import audit
+from agent.core.logs import audit
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Database
 from agent.tasks.read_models.task_documents import short_id
 from agent.triggers import documents
-from agent.triggers.command_request import TriggerRequest, TriggerVerb, perform
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.command_request import TriggerRequest, TriggerVerb, perform
+from agent.triggers.commands.trigger_commands import TriggerCommands
 
 KINDS: Final = {"schedules": "schedule", "watchers": "watch"}
 MARKS: Final = {

@@ -3,8 +3,8 @@
 from typing import Final
 
 from agent.channels.chat.message_texts import cut
-from agent.core.disk_space import MEGABYTE
 from agent.core.escape import harmless
+from agent.core.files.disk_space import MEGABYTE
 from agent.steps.types.outcome import Json
 
 _MAX_REASON: Final = 500

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from agent.store.read.task_list import TaskFilter
     from agent.tasks.operator.operator import CommandResult, Verdict
     from agent.tasks.operator.state_commands import StateResult
-    from agent.triggers.command_plan import TriggerResult
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_plan import TriggerResult
+    from agent.triggers.commands.command_request import TriggerRequest
     from agent.workflows.graph import Graph
 
 Document = dict[str, Any]

@@ -6,7 +6,7 @@ Compiling loads most of the program. A file whose text was compiled before has i
 import os
 from pathlib import Path
 
-from agent.core.user_cache import UserCache
+from agent.core.files.user_cache import UserCache
 
 
 def has(text: str, graph_hash: str) -> bool:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         task_documents,
         workflow_documents,
     )
-    from agent.triggers.command_plan import TriggerResult
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_plan import TriggerResult
+    from agent.triggers.commands.command_request import TriggerRequest
 else:
     # Each command uses one or two of them.
     approval_documents = lazy("agent.approvals.approval_documents")
@@ -120,7 +120,7 @@ class LocalClient(LocalTasks):
             return documents.trigger_list(self._reader, kind, now=now, status=status)
 
     def find_trigger(self, text: str, kind: str | None) -> str:
-        from agent.triggers.commands import TriggerCommands
+        from agent.triggers.commands.trigger_commands import TriggerCommands
 
         return TriggerCommands(self._database, self._database.clock).find(text, kind).id
 
@@ -138,8 +138,8 @@ class LocalClient(LocalTasks):
         return documents.firings_page(self._reader, trigger_id, limit)[0]
 
     def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
-        from agent.triggers.command_request import perform
-        from agent.triggers.commands import TriggerCommands
+        from agent.triggers.commands.command_request import perform
+        from agent.triggers.commands.trigger_commands import TriggerCommands
 
         clock = self._database.clock
         with self._audited(f"{request.verb} trigger", trigger=trigger_id):
@@ -225,7 +225,7 @@ class LocalClient(LocalTasks):
     def requeue(self, work_id: str, not_before: str | None, reason: str | None) -> "CommandResult":
         from agent.core.local_zone import machine_zone
         from agent.tasks.operator import work_commands
-        from agent.triggers.command_request import later
+        from agent.triggers.commands.command_request import later
 
         database = self._database
         instant = None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from agent import bootstrap
 from agent.cli import invocation
 from agent.cli.client.base import Document
-from agent.core import audit
 from agent.core.lazy_module import lazy
+from agent.core.logs import audit
 
 if TYPE_CHECKING:
     from agent.cli import private_files

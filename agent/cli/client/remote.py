@@ -12,8 +12,8 @@ from agent.tasks.read_models import task_documents
 if TYPE_CHECKING:
     from agent.approvals.answering import AnswerVerb
     from agent.tasks.operator.state_commands import StateResult
-    from agent.triggers.command_plan import TriggerResult
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_plan import TriggerResult
+    from agent.triggers.commands.command_request import TriggerRequest
 
 _TASKS_PAGE: Final = 500
 _PAGE: Final = 1000
@@ -103,7 +103,7 @@ class RemoteClient(RemoteTasks):
         return self._listed("firings", _PAGE, limit, path=path)
 
     def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
-        from agent.triggers.command_plan import TriggerResult
+        from agent.triggers.commands.command_plan import TriggerResult
 
         bodies: dict[str, Document] = {
             "pause": {"until": request.until, "reason": request.reason},

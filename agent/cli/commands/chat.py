@@ -34,7 +34,7 @@ def chat() -> None:
     from agent.channels.chat.command_handler import CommandHandler
     from agent.channels.terminal_inbox import TerminalInbox
     from agent.cli.output import terminal
-    from agent.core import audit, logging
+    from agent.core.logs import audit, logging
     from agent.server.access.one_time_links import chat_links
 
     session.require_person("use the chat")

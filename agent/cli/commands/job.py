@@ -13,7 +13,7 @@ def job() -> None:
     `[executors.job]` needs this.
     """
     from agent import bootstrap
-    from agent.core.logging import configure
+    from agent.core.logs.logging import configure
     from agent.steps.executors.command_launcher import SPEC_VARIABLE
 
     address = os.environ.get(SPEC_VARIABLE)

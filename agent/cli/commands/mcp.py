@@ -92,7 +92,7 @@ async def _serve_local(principal: "Principal") -> None:
     from agent import bootstrap
     from agent.cli import private_files
     from agent.cli.output import terminal
-    from agent.core import audit
+    from agent.core.logs import audit
     from agent.daemon.workflow_sync import WorkflowSync
     from agent.mcp import local_routes, stdio
     from agent.mcp.api_calls import in_process

@@ -9,7 +9,7 @@ from agent.cli.options import JsonOption
 from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
-    from agent.core.process_lock import Lock
+    from agent.core.files.process_lock import Lock
     from agent.restore import Held
     from agent.store.db.database import Database
 

@@ -54,7 +54,7 @@ def pause(
 
     Queued runs stay queued. Instants of the pause are skipped when it ends.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     request = TriggerRequest("pause", until=until, reason=reason)
     triggers.change(name, _KIND, request, as_json=as_json)
@@ -75,7 +75,7 @@ def resume(
     A schedule that was paused after failures starts counting them again. A broken one is taken into
     use again if its definition can be read.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("resume", catch_up=catch_up), as_json=as_json)
 
@@ -86,7 +86,7 @@ def run(name: NameArgument, *, as_json: JsonOption = False) -> None:
 
     It starts whatever the overlap says. Its instants do not change; a paused schedule can be run, too.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("run"), as_json=as_json)
 
@@ -94,7 +94,7 @@ def run(name: NameArgument, *, as_json: JsonOption = False) -> None:
 @app.command("skip")
 def skip(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """Skip the next instant of a schedule."""
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("skip"), as_json=as_json)
 
@@ -123,7 +123,7 @@ def backfill(
     The oldest come first. They are queued, spread by `stagger`, and start as the overlap allows.
     Both ends of the time are included; times without an offset are in the schedule's zone.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     request = TriggerRequest("backfill", first=first, last=last, most=most, dry_run=dry_run)
     triggers.change(name, _KIND, request, as_json=as_json)

@@ -9,7 +9,7 @@ from agent.cli.parameters import Option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
 AllOption = Annotated[
     bool, Option("--all", help="Also those that were removed from their workflows.")

@@ -45,7 +45,8 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
     from agent.cli.client.submission import local_submission
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
-    from agent.core import event_loop, logging
+    from agent.core import event_loop
+    from agent.core.logs import logging
     from agent.daemon import daemon, database_lock, startup_retry
     from agent.server.connections.bind import check_bind
 

@@ -12,7 +12,7 @@ from agent.cli.parameters import Argument, Option
 if TYPE_CHECKING:
     from agent.cli.commands.validation_memory import FileReport, FollowsFrom, ValidationMemory
     from agent.config.settings import Settings
-    from agent.triggers.schedule_remarks import Preview
+    from agent.triggers.schedules.schedule_remarks import Preview
     from agent.workflows.directory import Entry
     from agent.workflows.graph import Graph
 
@@ -174,7 +174,7 @@ def _previews(report: "FileReport") -> "list[Preview]":
     if report.triggered is None:
         return []
     from agent.core.clock import Clock
-    from agent.triggers.schedule_remarks import preview_triggers
+    from agent.triggers.schedules.schedule_remarks import preview_triggers
 
     return preview_triggers(report.triggered, Clock().now())
 

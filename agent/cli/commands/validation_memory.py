@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import invocation
-from agent.core.quick_dataclasses import dataclass
-from agent.core.user_cache import UserCache
+from agent.core.files.user_cache import UserCache
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings

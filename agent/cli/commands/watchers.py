@@ -54,7 +54,7 @@ def pause(
 
     Queued runs stay queued. Items that came in the pause are skipped when it ends.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     request = TriggerRequest("pause", until=until, reason=reason)
     triggers.change(name, _KIND, request, as_json=as_json)
@@ -73,7 +73,7 @@ def resume(
 
     It polls at once; items that came in the pause are skipped.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("resume", catch_up=catch_up), as_json=as_json)
 
@@ -94,7 +94,7 @@ def reset(name: NameArgument, *, as_json: JsonOption = False) -> None:
 
     Items that have a fate keep it: none of them starts a second task.
     """
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("reset"), as_json=as_json)
 
@@ -102,6 +102,6 @@ def reset(name: NameArgument, *, as_json: JsonOption = False) -> None:
 @app.command("run")
 def run(name: NameArgument, *, as_json: JsonOption = False) -> None:
     """Let a watcher poll now."""
-    from agent.triggers.command_request import TriggerRequest
+    from agent.triggers.commands.command_request import TriggerRequest
 
     triggers.change(name, _KIND, TriggerRequest("run"), as_json=as_json)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from agent.approvals.permission import Principal
 from agent.core.clock import SECOND, Clock
-from agent.core.file_trust import Trust, can_be_written_by_others
+from agent.core.files.file_trust import Trust, can_be_written_by_others
 from agent.core.ids import content_hash
 from agent.core.scopes import SCOPES, Scope, implied, is_work_scope
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.config.settings import Settings
-from agent.core import disk_space
 from agent.core.clock import SECOND
-from agent.core.disk_space import DiskSpace
+from agent.core.files import disk_space
+from agent.core.files.disk_space import DiskSpace
 from agent.server.monitoring.exposition import family, single
 from agent.store import backup, free_space
 from agent.store.db.database import Database

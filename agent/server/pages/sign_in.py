@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.core import audit
+from agent.core.logs import audit
 from agent.server.access.one_time_links import PATH
 from agent.server.access.sessions import LinkError, cookie_name
 from agent.server.context import caller, context_of

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.config.settings import ServerSettings
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.grants import ExpiredError
 from agent.server.access.sessions import Sessions

@@ -16,8 +16,8 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from agent.approvals import permission
-from agent.core import audit
-from agent.core.log_limit import LogLimit
+from agent.core.logs import audit
+from agent.core.logs.log_limit import LogLimit
 from agent.core.scopes import Scope
 from agent.server.access.grants import TokenGrant
 from agent.server.problems import MEDIA_TYPE, Problem, problem_of, unsupported

@@ -6,7 +6,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 from agent.server.context import context_of
 from agent.server.examples import operation as operation_examples
 from agent.server.monitoring.exposition import MEDIA_TYPE

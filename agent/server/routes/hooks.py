@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 from agent.server.access import webhook_signatures
 from agent.server.access.webhook_signatures import Delivery, SignatureError
 from agent.server.context import Context, context_of, trace_of_caller

@@ -18,7 +18,7 @@ from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal
 from agent.channels.link_signing import BadLinkError, Link, key_of, read_link
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
-from agent.core import audit
+from agent.core.logs import audit
 from agent.server.access import webhook_signatures
 from agent.server.access.webhook_signatures import SignatureError
 from agent.server.context import context_of

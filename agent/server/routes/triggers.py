@@ -24,8 +24,8 @@ from agent.server.schemas.triggers import (
 )
 from agent.store.db.database import Connection
 from agent.triggers import documents
-from agent.triggers.command_request import TriggerRequest, perform
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.command_request import TriggerRequest, perform
+from agent.triggers.commands.trigger_commands import TriggerCommands
 
 routes = RouteRegistry("triggers")
 

@@ -23,7 +23,7 @@ from agent.server.schemas.work import (
 from agent.tasks.operator import work_commands
 from agent.tasks.operator.operator import CommandResult
 from agent.tasks.read_models import work_documents
-from agent.triggers.command_request import later
+from agent.triggers.commands.command_request import later
 
 routes = RouteRegistry("work")
 

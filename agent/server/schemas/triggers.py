@@ -6,7 +6,7 @@ from pydantic import Field
 
 from agent.server.examples import triggers as trigger_examples
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
-from agent.triggers.backfill import MOST, MOST_EVER
+from agent.triggers.commands.backfill import MOST, MOST_EVER
 
 _TIME = "A duration such as `2h`, or an ISO time; without an offset it is in the trigger's zone"
 

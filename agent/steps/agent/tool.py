@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from agent.steps.attempt.calls import Prepare
 from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.recorded_calls.calls import Prepare
 from agent.steps.types.call_types import Call
 from agent.steps.types.outcome import Json
 

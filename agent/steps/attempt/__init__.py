@@ -5,11 +5,9 @@ In the order of an attempt:
 - `runner`: runs the attempt. `attempt_limits`, `time_limit`: how many attempts, and how long.
 - `prepare`: condition, items, rendered configuration (`config_record` records it). `approval_gate`: the approval
   before a step acts.
-- `context`: what a step's code sees; `state_access` is its `ctx.state`, `call_functions` adapts the functions that it
-  passes. `thread_context`: the same for functions in threads. `captured_output`: what the code prints.
-- `calls`: the journaled calls. `replay`: which recorded call decides the next one. `intents`: the row
-  that is durable before the effect. `call_results`: the result after it. `unknown_policy`: what follows a call
-  without a recorded result.
+- `context`: what a step's code sees; `state_access` is its `ctx.state`. `thread_context`: the same for functions in
+  threads. `captured_output`: what the code prints.
+- `recorded_calls`: effects and answers of models, recorded before they start and after they end; `on_unknown`.
 - `outcome_rules`: what the end of the kind's handler means; outputs are checked and redacted here.
   `state_change`: what a success writes to `state`.
 - `cancel_scope`: time limits and cancellation. `containment`: exceptions of the step's code.

@@ -3,7 +3,7 @@
 from typing import Final
 
 from agent.core.state_machine import CallStatus
-from agent.steps.attempt import replay
+from agent.steps.attempt.recorded_calls import replay
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import RecordedCall

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from agent.steps.attempt import config_record
-from agent.steps.attempt.call_functions import as_coroutine
-from agent.steps.attempt.calls import Calls, Prepare
 from agent.steps.attempt.cancel_scope import complete
+from agent.steps.attempt.recorded_calls.call_functions import as_coroutine
+from agent.steps.attempt.recorded_calls.calls import Calls, Prepare
 from agent.steps.attempt.secrets import Secrets, ValuePath
 from agent.steps.attempt.services import Services
 from agent.steps.attempt.state_access import StateAccess

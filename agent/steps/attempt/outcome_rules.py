@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.tracebacks import user_traceback
+from agent.core.logs.tracebacks import user_traceback
 from agent.steps.attempt.cancel_scope import complete
 from agent.steps.attempt.containment import MAX_ERROR_TEXT, RelayedError, describe_exception
 from agent.steps.attempt.context import StepContext

@@ -26,7 +26,6 @@ from agent.steps.attempt.attempt_limits import (
     may_park,
     may_use_recorded_results,
 )
-from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.cancel_scope import CancelScope, complete
 from agent.steps.attempt.config_record import record_config
 from agent.steps.attempt.containment import (
@@ -38,6 +37,7 @@ from agent.steps.attempt.containment import (
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.outcome_rules import SHUTDOWN, HandlerEnd, code_name, decide
 from agent.steps.attempt.prepare import PreparedStep
+from agent.steps.attempt.recorded_calls.calls import Calls
 from agent.steps.attempt.secrets import Secrets, secret_watcher
 from agent.steps.attempt.services import Services
 from agent.steps.attempt.state_change import render_change

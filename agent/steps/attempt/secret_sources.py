@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from agent.core.environment_file import EnvironmentFile, EnvironmentFileError
+from agent.core.files.environment_file import EnvironmentFile, EnvironmentFileError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

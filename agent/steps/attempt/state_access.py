@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from agent.core.state_names import StateKey, find_name_problem
-from agent.steps.attempt.calls import Calls
+from agent.steps.attempt.recorded_calls.calls import Calls
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.state_change import encode_value
 from agent.steps.types.attempt_input import AttemptInput

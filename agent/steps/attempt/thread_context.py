@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from agent.steps.attempt import containment
-from agent.steps.attempt.call_functions import bind_call
 from agent.steps.attempt.context import ContextFacts, StepContext
+from agent.steps.attempt.recorded_calls.call_functions import bind_call
 from agent.steps.attempt.state_access import BlockingStateAccess
 from agent.steps.types.attempt_input import RevokedError
 from agent.steps.types.call_records import RecordedCall

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from agent.steps.attempt.containment import RelayedError
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.replay import BAD_RESPONSE
+from agent.steps.attempt.recorded_calls.replay import BAD_RESPONSE
 from agent.steps.executors import messages
 from agent.steps.executors.messages import Message
 from agent.steps.types.call_records import RecordedCall

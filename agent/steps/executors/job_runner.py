@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from agent.config.executors import ProcessSettings
+from agent.core.backoff import Backoff
 from agent.core.clock import Clock
 from agent.core.ids import new_id
 from agent.steps.attempt import config_record, runner
-from agent.steps.attempt.calls import Calls
 from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.recorded_calls.calls import Calls
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Services
 from agent.steps.executors import job_objects, job_spec
@@ -239,7 +240,7 @@ async def _persist(write: Callable[[], None]) -> None:
 async def _persist_async(write: Callable[[], Awaitable[None]]) -> None:
     """Write what must not be lost: the store may be away for a while."""
     loop = asyncio.get_running_loop()
-    deadline, delay_seconds = loop.time() + STORE_SECONDS, _RETRY_SECONDS
+    deadline, backoff = loop.time() + STORE_SECONDS, Backoff(_RETRY_SECONDS, _MOST_RETRY_SECONDS)
     while True:
         try:
             await write()
@@ -247,8 +248,7 @@ async def _persist_async(write: Callable[[], Awaitable[None]]) -> None:
             if loop.time() > deadline:
                 raise
             log.warning("job.result_not_written", error=str(error))
-            await asyncio.sleep(delay_seconds)
-            delay_seconds = min(delay_seconds * 2, _MOST_RETRY_SECONDS)
+            await asyncio.sleep(backoff.next_seconds())
         else:
             return
 

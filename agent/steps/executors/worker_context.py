@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.core.clock import SECOND
 from agent.steps.attempt import containment
-from agent.steps.attempt.call_functions import as_coroutine, bind_call
+from agent.steps.attempt.recorded_calls.call_functions import as_coroutine, bind_call
 from agent.steps.executors import messages
 from agent.steps.executors.messages import Message
 from agent.steps.executors.worker_link import Link

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
-from agent.core.tracebacks import user_traceback
+from agent.core.logs.tracebacks import user_traceback
 from agent.steps.attempt import containment
 from agent.steps.attempt.captured_output import captured, capturing
 from agent.steps.executors import messages

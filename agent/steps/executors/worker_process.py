@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Final
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.attempt.context import StepContext
 from agent.steps.executors import messages

@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.steps.http import body_reader, redirects
 from agent.steps.http.address_policy import AddressRefusedError
 from agent.steps.http.client import HttpServices, new_client

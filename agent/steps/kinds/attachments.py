@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from agent.core.confined_files import OutsideError, opened, parts_of, read_bytes, reason_of
+from agent.core.files.confined_files import OutsideError, opened, parts_of, read_bytes, reason_of
 from agent.steps.spec.attachment_config import AttachmentConfig
 from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure

@@ -10,7 +10,7 @@ import re
 import ssl
 from typing import Final
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.core.redaction import everywhere
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import StepError

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.process import processes
 from agent.steps.types.call_types import Process

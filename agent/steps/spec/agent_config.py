@@ -2,8 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.steps.spec.configs import Count, JsonSchema, Names, Number, Seconds, Text
 from agent.steps.spec.questions import PositiveSeconds, Who
 

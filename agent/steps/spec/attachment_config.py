@@ -3,8 +3,13 @@
 import re
 from typing import Annotated, Any, Final
 
-from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from agent.core.quick_classes.quick_models import BaseModel
 
 MAX_ATTACHMENTS: Final = 10
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from agent.core.clock import SECOND
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
@@ -14,7 +14,7 @@ from agent.core.quick_fields import (
     ValidationInfo,
     model_validator,
 )
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.durations import MAX_SECONDS, parse_duration
 from agent.workflows.templates.templates import has_templates
 

@@ -7,8 +7,8 @@ never add a recipient.
 import re
 from typing import Annotated, Any, Final
 
-from agent.core.quick_fields import BeforeValidator, ConfigDict, Field, ValidationInfo
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import BeforeValidator, ConfigDict, Field, ValidationInfo
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.templates.templates import has_templates
 
 MOST_RECIPIENTS: Final = 100

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
@@ -11,7 +11,7 @@ from agent.core.quick_fields import (
     ValidationInfo,
     model_validator,
 )
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import RENDERED, Text
 from agent.steps.spec.mail_addresses import MOST_RECIPIENTS, Mailbox, Mailboxes, OneMailbox

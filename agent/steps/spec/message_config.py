@@ -4,8 +4,8 @@ import re
 from typing import Annotated, Final
 
 from agent.core import secret_reference
-from agent.core.quick_fields import AfterValidator, BeforeValidator, ConfigDict, Field
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import AfterValidator, BeforeValidator, ConfigDict, Field
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.steps.spec.attachment_config import Attachments
 from agent.steps.spec.configs import Seconds, Text
 from agent.steps.types.messages import Recipient

@@ -8,14 +8,14 @@ from agent.core.escape import harmless
 from agent.core.ids import canonical_json
 from agent.core.key_values import parse_value
 from agent.core.plain_json import Json
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     model_validator,
 )
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.steps.spec.configs import JsonSchema, Seconds, Text
 
 CHANNELS: Final = ("terminal", "api", "page", "mcp", "webhook", "telegram", "slack")

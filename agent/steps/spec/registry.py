@@ -10,14 +10,14 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.workflows.graph import OnUnknown
 from agent.workflows.kind_registry import KindSpec, register
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from agent.core import quick_models
+    from agent.core.quick_classes import quick_models
     from agent.steps.attempt.context import StepContext
     from agent.steps.types.outcome import Outcome
 

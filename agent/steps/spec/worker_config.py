@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from agent.core.quick_fields import ConfigDict, Field, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import ConfigDict, Field, model_validator
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.core.scopes import QUEUE_PATTERN
 from agent.steps.spec.configs import Seconds
 

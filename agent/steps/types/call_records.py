@@ -1,7 +1,7 @@
 """What is recorded of the calls and approvals of a step, before and after they happen."""
 
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.core.state_machine import ApprovalStatus, CallStatus
 from agent.steps.types.outcome import StepError
 

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

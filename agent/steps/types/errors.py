@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.core.plain_json import Json
 from agent.steps.types.call_records import Spend
 from agent.steps.types.outcome import Outcome, Returned, StepError

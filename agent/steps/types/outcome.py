@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from agent.core import plain_json
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.artifacts.blobs import BlobStore, stores_of
 from agent.store.db.database import Connection, StoreError
 from agent.store.db.dialect import Fault

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from agent.core.clock import SECOND
-from agent.core.file_sync import sync
+from agent.core.files.file_sync import sync
 from agent.core.ids import new_id
 from agent.store.artifacts.bounded_calls import CircuitBreaker
 from agent.store.db.database import Database, StoreError

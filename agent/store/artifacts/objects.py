@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from agent.core.file_sync import sync
+from agent.core.files.file_sync import sync
 from agent.store.artifacts.blobs import Options, files_of, replace_file
 
 

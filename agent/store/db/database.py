@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from agent.core.clock import SECOND, Clock
-from agent.core.database_file import Identity, identity_of
+from agent.core.files.database_file import Identity, identity_of
 from agent.store.db.dialect import Fault, Sql
 from agent.store.db.write_lock import WriteLock
 

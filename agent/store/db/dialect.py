@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Final, Literal
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 ColumnType = Literal["text", "int", "float"]
 

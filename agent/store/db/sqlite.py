@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-from agent.core import database_file
+from agent.core.files import database_file
 from agent.store.db import sqlite_errors
 from agent.store.db.database import (
     CommitUnknownError,

@@ -4,7 +4,7 @@ import warnings
 from functools import cache
 from typing import Any, Final
 
-from agent.core.quick_dataclasses import dataclass, replace
+from agent.core.quick_classes.quick_dataclasses import dataclass, replace
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import SQLITE, Fault, Sql
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from agent.core.quick_dataclasses import dataclass, fields_of, values_of
+from agent.core.quick_classes.quick_dataclasses import dataclass, fields_of, values_of
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.engine.reads import Rows

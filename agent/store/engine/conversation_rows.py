@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.db.json_values import set_of

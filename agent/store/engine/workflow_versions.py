@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agent.core.ids import first_id_at
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql

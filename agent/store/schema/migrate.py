@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agent.core import database_file
+from agent.core.files import database_file
 from agent.store.db import sqlite, sqlite_driver, sqlite_errors
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault, Sql, postgresql_fault, sqlite_fault
@@ -117,7 +117,7 @@ def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers)
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    # Held open until the migration's own connection is closed: see `agent.core.database_file`.
+    # Held open until the migration's own connection is closed: see `agent.core.files.database_file`.
     file = database_file.open_file(path)
     handle = None if database.write_lock is None else database.write_lock.open()
     try:

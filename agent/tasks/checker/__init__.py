@@ -43,7 +43,7 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     over to another input: `approvals`; nor to another question of a newer version: `versions`.
 12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
     schedule and per watched item: `triggers`.
-13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/test_logging.py for
+13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/logs/test_logging.py for
     logs.
 14. No process outlives its step: `row_invariants.check_processes`, on this machine;
     tests/crash/test_processes.py for signals.
@@ -52,7 +52,7 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     one at a time, and one that runs in another process never does: `row_invariants`, `_check_database`;
     tests/steps/attempt/test_containment.py, tests/crash/test_isolation.py, tests/steps/executors.
 17. Every instant of a schedule and every watched item has one recorded fate: the key of a firing is
-    unique; `triggers` for what the rows say; `agent.triggers.fate_check`, which callers pass in, for
+    unique; `triggers` for what the rows say; `agent.triggers.schedules.fate_check`, which callers pass in, for
     instants without a fate; tests/simulation for items.
 18. A step that succeeded has written each value that it sets exactly once, every version has one
     writer, and versions have no gaps: `state`.
@@ -65,8 +65,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pydantic import ValidationError
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads, message_audit
-from agent.store.read.audit_rows import AuditRows
+from agent.store.read.audit import messages as message_audit
+from agent.store.read.audit import task_reads as audit_reads
+from agent.store.read.audit.rows import AuditRows
 from agent.tasks.checker import (
     approvals,
     budgets,

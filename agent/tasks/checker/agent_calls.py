@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agent.store.db.database import Connection
-from agent.store.read import agent_call_audit
+from agent.store.read.audit import agent_calls as agent_call_audit
 from agent.tasks.checker.violation import Violation
 
 

@@ -10,9 +10,9 @@ from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepS
 from agent.steps.spec.questions import CHANNELS
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
-from agent.store.read.audit_rows import ApprovalFacts, AuditRows, EventFacts
+from agent.store.read.audit.rows import ApprovalFacts, AuditRows, EventFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.rules import kept_answers
+from agent.tasks.rules.retries import kept_answers
 from agent.workflows.graph import Graph
 
 _REQUESTED: Final = frozenset({"approval.requested", "approval.renewed"})

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads
-from agent.store.read.audit_rows import AuditRows, BudgetFacts, CallFacts, EventFacts
+from agent.store.read.audit import task_reads as audit_reads
+from agent.store.read.audit.rows import AuditRows, BudgetFacts, CallFacts, EventFacts
 from agent.tasks.checker.violation import Finding
 from agent.workflows.graph import Graph
 

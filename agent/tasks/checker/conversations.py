@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agent.store.db.database import Connection
-from agent.store.read import conversation_audit
+from agent.store.read.audit import conversations as conversation_audit
 from agent.tasks.checker.violation import Violation
 
 

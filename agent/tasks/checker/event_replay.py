@@ -14,7 +14,7 @@ from agent.core.state_machine import (
     moved,
 )
 from agent.core.waits import Items
-from agent.store.read.audit_rows import AuditRows, EventFacts, StepFacts
+from agent.store.read.audit.rows import AuditRows, EventFacts, StepFacts
 from agent.tasks.checker.violation import Finding
 from agent.workflows.graph import Graph
 

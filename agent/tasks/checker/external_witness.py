@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from agent.core.state_machine import CallStatus
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads
-from agent.store.read.audit_rows import AuditRows, CallFacts
+from agent.store.read.audit import task_reads as audit_reads
+from agent.store.read.audit.rows import AuditRows, CallFacts
 from agent.tasks.checker.violation import Finding, Violation
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from agent.core.ids import idempotency_key
 from agent.core.state_machine import CALL, CallStatus, ForbiddenMoveError, StepStatus, moved
-from agent.store.read.audit_rows import AuditRows, CallFacts, EventFacts, StepFacts
+from agent.store.read.audit.rows import AuditRows, CallFacts, EventFacts, StepFacts
 from agent.tasks.checker.violation import Finding
 
 _ONE_EFFECT: Final = frozenset({"http", "shell"})

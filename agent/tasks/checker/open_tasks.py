@@ -6,7 +6,7 @@ from typing import Final
 from agent.core import waits
 from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
-from agent.store.read.audit_rows import AuditRows, StepFacts
+from agent.store.read.audit.rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
 
 _CLOCK_DIFFERENCE_US: Final = 5 * SECOND

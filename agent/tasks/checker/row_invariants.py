@@ -8,7 +8,7 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED, StepStatus, TaskStatus
 from agent.core.waits import Child
 from agent.steps.process.processes import is_running
-from agent.store.read.audit_rows import AuditRows, StepFacts
+from agent.store.read.audit.rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
 from agent.tasks.state.isolation import IS_ISOLATED
 from agent.tasks.state.rows import NO_ITEM

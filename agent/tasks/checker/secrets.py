@@ -12,7 +12,7 @@ from agent.steps.attempt.secrets import Secrets, references, secret_watcher, val
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 from agent.store.db.database import Connection
-from agent.store.read import audit_reads
+from agent.store.read.audit import task_reads as audit_reads
 from agent.tasks.checker.violation import Violation
 from agent.workflows.graph import Graph
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from agent.core.state_machine import STEP_ENDED, CallStatus, StepStatus
 from agent.core.state_names import KEPT_VERSIONS, StateKey
 from agent.store.db.database import Connection
-from agent.store.read import state_audit
-from agent.store.read.audit_rows import AuditRows, EventFacts, StepFacts
+from agent.store.read.audit import state as state_audit
+from agent.store.read.audit.rows import AuditRows, EventFacts, StepFacts
 from agent.tasks.checker.violation import Finding, Violation
 from agent.workflows.graph import Graph
 

@@ -9,7 +9,7 @@ person was asked.
 from typing import Final
 
 from agent.core.state_machine import TASK_ENDED, StepStatus
-from agent.store.read.audit_rows import STEP_COLUMNS, AuditRows
+from agent.store.read.audit.rows import STEP_COLUMNS, AuditRows
 from agent.tasks.checker.event_replay import READ, gist
 
 Pattern = tuple[object, ...]

@@ -1,6 +1,6 @@
 """Triggers: one task for each instant and item, one fate for each, and rows that fit together.
 
-Whether every instant of a schedule has a fate needs its calendar: `agent.triggers.fate_check` has
+Whether every instant of a schedule has a fate needs its calendar: `agent.triggers.schedules.fate_check` has
 that, and callers of the checker pass it in.
 """
 
@@ -11,7 +11,7 @@ from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
-from agent.store.read import trigger_audit
+from agent.store.read.audit import triggers as trigger_audit
 from agent.tasks.checker.violation import Violation
 
 _SCHEDULE: Final = "schedule"

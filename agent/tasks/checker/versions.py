@@ -10,11 +10,11 @@ from agent.core.state_machine import STEP_ENDED, CallStatus, StepStatus
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
 from agent.store.engine.lineage import Predecessor
-from agent.store.read.audit_rows import AuditRows, StepFacts
+from agent.store.read.audit.rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.rules.changed_questions import AskingTask, changed_questions
-from agent.tasks.rules.kept_answers import ASKING_KINDS
-from agent.tasks.rules.version_fit import differences
+from agent.tasks.rules.retries.changed_questions import AskingTask, changed_questions
+from agent.tasks.rules.retries.kept_answers import ASKING_KINDS
+from agent.tasks.rules.retries.version_fit import differences
 from agent.workflows.graph import Graph
 
 GraphOf = Callable[[str, int], Graph | None]

@@ -15,10 +15,10 @@ from agent.store.db.database import DeferredRows
 from agent.tasks.rules import child_tasks
 from agent.tasks.rules.budget_reservations import Refusal
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.external_work.work_parts import LeaseCall, WorkPart, WorkResult
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.rules.state_writes import change_of
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
-from agent.tasks.rules.work_parts import LeaseCall, WorkPart, WorkResult
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.rows import StepRow
 from agent.workflows.graph import Graph

@@ -11,7 +11,7 @@ from agent.tasks.commit import due_tasks, work_reads
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry
 from agent.tasks.commit.faults import FencedError
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules.work_parts import LeaseCall
+from agent.tasks.rules.external_work.work_parts import LeaseCall
 from agent.tasks.state.rows import NO_ITEM, STEP_COLUMNS, TASK_COLUMNS
 
 MAX_DUE_TASKS = 64

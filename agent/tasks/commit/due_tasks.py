@@ -13,16 +13,9 @@ from agent.store.db.json_values import set_of
 from agent.store.engine import reads
 from agent.store.engine.reads import Statement
 from agent.tasks.commit.scope import TxScope
-from agent.tasks.rules import (
-    advance,
-    approvals,
-    child_tasks,
-    claiming,
-    fanout,
-    settlement,
-    work_expiry,
-)
+from agent.tasks.rules import advance, approvals, child_tasks, claiming, fanout, settlement
 from agent.tasks.rules.claiming import ClaimCapacity
+from agent.tasks.rules.external_work import work_expiry
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow

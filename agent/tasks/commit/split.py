@@ -20,8 +20,13 @@ from agent.store.engine import reads
 from agent.tasks.commit.attempt_loader import AttemptLoader
 from agent.tasks.commit.batch import Batch, CommitResult, Completion
 from agent.tasks.rules.claiming import ClaimCapacity
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
-from agent.tasks.rules.work_parts import ClaimResult, LeaseCall, LeaseResult, WorkResult
+from agent.tasks.rules.external_work.work_parts import (
+    ClaimResult,
+    LeaseCall,
+    LeaseResult,
+    WorkResult,
+)
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 
 log = structlog.get_logger(__name__)
 

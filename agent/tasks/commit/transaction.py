@@ -17,11 +17,11 @@ from agent.tasks.rules import (
     child_tasks,
     claiming,
     creation,
-    firing,
     row_writer,
     state_writes,
 )
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.firings import firing
 from agent.tasks.state.locked_task import LockedTask
 
 

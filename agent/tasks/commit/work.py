@@ -11,9 +11,9 @@ from agent.store.engine.work_rows import WorkRow
 from agent.tasks.commit import due_tasks, work_reads
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.commit.work_reads import WorkReads
-from agent.tasks.rules import lease_calls, work_claims
-from agent.tasks.rules.work_claims import Candidate, WorkContext
-from agent.tasks.rules.work_parts import LeaseCall, LeaseResult, WorkClaim
+from agent.tasks.rules.external_work import lease_calls, work_claims
+from agent.tasks.rules.external_work.work_claims import Candidate, WorkContext
+from agent.tasks.rules.external_work.work_parts import LeaseCall, LeaseResult, WorkClaim
 from agent.tasks.state.rows import STEP_COLUMNS
 
 MOST_TRIES = 10

@@ -14,8 +14,8 @@ from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
 from agent.store.engine import work_rows
 from agent.store.engine.reads import Rows, Statement
-from agent.tasks.rules import work_claims
-from agent.tasks.rules.work_parts import LeaseCall, WorkClaim, WorkPart
+from agent.tasks.rules.external_work import work_claims
+from agent.tasks.rules.external_work.work_parts import LeaseCall, WorkClaim, WorkPart
 
 
 @dataclass(frozen=True, slots=True)

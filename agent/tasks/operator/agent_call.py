@@ -1,7 +1,7 @@
 """Commands that agents give through the tool `engine`: recorded with the event, and applied once."""
 
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import RefusedError
-from agent.tasks.rules.retry_fork import NewestVersion
+from agent.tasks.rules.retries.retry_fork import NewestVersion
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.workflows.compile.inputs import InputError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from agent.core.clock import Clock
 from agent.core.lazy_module import lazy
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.core.state_machine import TASK_ENDED, StepStatus
 from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
@@ -30,28 +30,22 @@ from agent.tasks.state.rows import StepRow
 if TYPE_CHECKING:
     from agent.store.engine import lineage
     from agent.tasks.operator import newer_versions
-    from agent.tasks.rules import (
-        budgets,
-        child_tasks,
-        creation,
-        firing,
-        retry_fork,
-        settlement,
-        trigger_update,
-    )
+    from agent.tasks.rules import budgets, child_tasks, creation, settlement
     from agent.tasks.rules.creation import Submission
-    from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+    from agent.tasks.rules.firings import firing, trigger_update
+    from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
+    from agent.tasks.rules.retries import retry_fork
 else:
     # A command from a terminal uses few of them.
     budgets = lazy("agent.tasks.rules.budgets")
     child_tasks = lazy("agent.tasks.rules.child_tasks")
     creation = lazy("agent.tasks.rules.creation")
-    firing = lazy("agent.tasks.rules.firing")
+    firing = lazy("agent.tasks.rules.firings.firing")
     lineage = lazy("agent.store.engine.lineage")
     newer_versions = lazy("agent.tasks.operator.newer_versions")
-    retry_fork = lazy("agent.tasks.rules.retry_fork")
+    retry_fork = lazy("agent.tasks.rules.retries.retry_fork")
     settlement = lazy("agent.tasks.rules.settlement")
-    trigger_update = lazy("agent.tasks.rules.trigger_update")
+    trigger_update = lazy("agent.tasks.rules.firings.trigger_update")
 
 Verdict = Literal["done", "retry", "fail"]
 

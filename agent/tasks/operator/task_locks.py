@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from agent.core.clock import Clock
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads
 from agent.tasks.errors import NotFoundError, RefusedError

@@ -10,7 +10,8 @@ from agent.store.engine import work_rows
 from agent.store.read import work_views
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import CommandResult, Operator
-from agent.tasks.rules import snapshots, work_leases
+from agent.tasks.rules import snapshots
+from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state import transitions
 
 

@@ -15,7 +15,7 @@ import structlog
 from agent.core.clock import SECOND, Clock
 from agent.core.ids import random_fraction
 from agent.core.state_machine import CallStatus, StepStatus
-from agent.steps.attempt.replay import BAD_RESPONSE
+from agent.steps.attempt.recorded_calls.replay import BAD_RESPONSE
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, reads, workers

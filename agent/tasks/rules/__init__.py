@@ -7,17 +7,9 @@
 - Kinds of steps: `fanout` (items of a group), `child_tasks`, `approvals` (`decide` applies an answer),
   `conversations` (what steps append to them); `settlement.take_signal` wakes a step by a signal.
 - Values: `state_writes` (`state`, which outlives tasks), `snapshots` (the context of one task).
-- External workers: `work_parts` (their calls, as parts of a commit), `work_claims` (which work each gets),
-  `lease_calls` (what the holder of a lease requests), `work_leases` (rows of work and their leases),
-  `work_expiry` (leases that end by time).
-- Triggers: `trigger_update` (the plan for one trigger, and its result), `firing` (applies the plans of a
-  commit), `trigger_firing` (one plan on one locked trigger).
+- External workers: `external_work`. Triggers: `firings`. Retry and fork: `retries`. Each is a package.
 - Budgets: `budgets` (limits and pauses), `budget_reservations` (reserves for calls, or refuses them),
   `locked_budget` (whether a reservation fits, and the message if not).
-- Retry and fork: `retry_fork` (the new task), `carry_over` (its steps), `kept_answers` (answers that
-  it must not rely on), `inherited_calls` (calls that it must not repeat), `retried_children`. On another
-  version of the workflow: `version_fit` (which steps cannot be kept), `changed_questions` (which questions
-  differ).
 
 A transaction ends with `advance.advance` for each task and `row_writer.write` for all. Workers enter
 through `agent.tasks.commit.transaction`, commands through `agent.tasks.operator`. They may import `state`,

@@ -21,7 +21,7 @@ from agent.core.state_machine import (
     moved,
 )
 from agent.core.waits import Approval, UnknownCall, Work
-from agent.steps.attempt.replay import REQUEST_CHANGED
+from agent.steps.attempt.recorded_calls.replay import REQUEST_CHANGED
 from agent.steps.spec.unknown_question import (
     effect_summary,
     unknown_question,
@@ -34,7 +34,8 @@ from agent.store.db.database import Connection
 from agent.store.engine import approval_rows as store
 from agent.store.engine import attempt_reads, call_rows, reads
 from agent.store.engine.approval_rows import ApprovalRow
-from agent.tasks.rules import call_ledger, work_leases
+from agent.tasks.rules import call_ledger
+from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.steps.types.call_records import CallResult, Intent, Reservation
 from agent.store.db.database import Connection
 from agent.store.engine import budget_rows as store

@@ -12,8 +12,9 @@ from agent.core.waits import Child, ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import reads, task_rows, workflow_versions
-from agent.tasks.rules import creation, retried_children
-from agent.tasks.rules.retried_children import RetriedChild
+from agent.tasks.rules import creation
+from agent.tasks.rules.retries import retried_children
+from agent.tasks.rules.retries.retried_children import RetriedChild
 from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask

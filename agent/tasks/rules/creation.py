@@ -6,7 +6,7 @@ from typing import Final
 from agent.core.clock import SECOND
 from agent.core.ids import new_id
 from agent.core.plain_json import Json
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions

@@ -92,7 +92,7 @@ def _create_items(tx: Connection, locked: LockedTask, group: StepRow, count: int
         item.set_columns(item=json.dumps(values[parallel_index], ensure_ascii=False))
         items.append(locked.add(item))
         transitions.release(locked, item)
-    from agent.tasks.rules import inherited_calls
+    from agent.tasks.rules.retries import inherited_calls
 
     inherited_calls.inherit_items(tx, locked, items)
     group.items_placed = first + count

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.steps.types.call_records import Reservation
 from agent.tasks.rules.budgets import dollars
 from agent.workflows.durations import format_duration

@@ -19,13 +19,14 @@ from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
 if TYPE_CHECKING:
     from agent.store.engine import snapshot_rows, work_rows
-    from agent.tasks.rules import call_ledger, conversations, inherited_calls
+    from agent.tasks.rules import call_ledger, conversations
+    from agent.tasks.rules.retries import inherited_calls
 else:
     snapshot_rows = lazy("agent.store.engine.snapshot_rows")
     work_rows = lazy("agent.store.engine.work_rows")
     call_ledger = lazy("agent.tasks.rules.call_ledger")
     conversations = lazy("agent.tasks.rules.conversations")
-    inherited_calls = lazy("agent.tasks.rules.inherited_calls")
+    inherited_calls = lazy("agent.tasks.rules.retries.inherited_calls")
 
 # Most new steps need few columns; the database fills in the others. Fewer columns cost less.
 _NEW_STEP: Final = (

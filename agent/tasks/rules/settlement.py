@@ -27,7 +27,8 @@ from agent.steps.types.outcome import (
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, signals
-from agent.tasks.rules import advance, approvals, budgets, fanout, work_leases
+from agent.tasks.rules import advance, approvals, budgets, fanout
+from agent.tasks.rules.external_work import work_leases
 from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask

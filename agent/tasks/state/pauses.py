@@ -6,7 +6,7 @@ schema 0006 paused: such a pause has no known kind, and `agent resume` ends it.
 
 from enum import StrEnum
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.store.db.database import Connection
 from agent.store.engine import task_rows
 from agent.tasks.state.rows import TaskRow

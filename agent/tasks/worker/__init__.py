@@ -10,7 +10,7 @@
   `external_workers` (their calls, and claims that wait for work), `answering` (since when this process
   answers them).
 - Other processes: `wake_listener` (their commits), `peers` (workers that have died).
-- Large values outside the database: `external_values`, with `uploads`, `downloads` and `outages`.
+- `large_values`: values that are stored outside the database.
 - `health`: why the worker cannot work at the moment. `watchdog`: a blocked event loop.
 
 Only the committer uses the worker's connection; the worker calls it in the database thread. This package may

@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.core.clock import Clock
 from agent.tasks.commit.batch import TxResult
-from agent.tasks.rules.work_parts import (
+from agent.tasks.rules.external_work.work_parts import (
     ClaimResult,
     LeaseCall,
     LeaseResult,
@@ -47,11 +47,6 @@ class ExternalWorkers:
         self._is_stopping = False
         self._looked_at = float("-inf")
         self._later: asyncio.TimerHandle | None = None
-
-    @property
-    def waiting_claims(self) -> int:
-        """How many claims wait for work."""
-        return len(self._waiters)
 
     async def call(self, call: LeaseCall) -> LeaseResult:
         """Apply a call on a lease with the next commit; return what it did once that is durable."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from agent.core.state_machine import FiringStatus
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 
 
 class PendingFirings:

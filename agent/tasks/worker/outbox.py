@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 from agent.tasks.commit.batch import Batch, Completion, JournalEntry, TxResult
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.tasks.rules.creation import Submission
+from agent.tasks.rules.external_work.work_parts import WorkPart
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.tasks.rules.settlement import Claim
-from agent.tasks.rules.trigger_update import TriggerUpdate
-from agent.tasks.rules.work_parts import WorkPart
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agent.tasks.commit.batch import CommitResult, TxResult
 from agent.tasks.commit.committer import PollResult
 from agent.tasks.rescue import peer_takeover
-from agent.tasks.rules.trigger_update import TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 
 if TYPE_CHECKING:
     from agent.tasks.worker.worker import Worker

@@ -8,7 +8,7 @@ from agent.tasks.rules.claiming import ClaimCapacity
 from agent.tasks.state.isolation import Isolation
 from agent.tasks.worker.answering import Answering
 from agent.tasks.worker.attempts import Attempt, Attempts
-from agent.tasks.worker.external_values import ExternalValues
+from agent.tasks.worker.large_values.external_values import ExternalValues
 
 _DUE_TASKS_OF_A_POLL = 16
 """So that timers fire and deadlines pass while no slot is free."""

@@ -27,16 +27,16 @@ from agent.tasks.commit.faults import Phase
 from agent.tasks.commit.metrics import Blocks
 from agent.tasks.read_models.conversations import ConversationReader
 from agent.tasks.rules.creation import Submission
-from agent.tasks.rules.trigger_update import FireResult, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.worker import failures, results, shutdown
 from agent.tasks.worker.answering import Answering
 from agent.tasks.worker.attempts import Attempts
 from agent.tasks.worker.batch_sender import BatchSender, FinishedTx
-from agent.tasks.worker.external_values import ExternalValues
 from agent.tasks.worker.external_workers import ExternalWorkers
 from agent.tasks.worker.firings import PendingFirings
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.journal import WorkerJournal
+from agent.tasks.worker.large_values.external_values import ExternalValues
 from agent.tasks.worker.outbox import TRIES_BEFORE_WAITING, Outbox
 from agent.tasks.worker.peers import PeerWatch
 from agent.tasks.worker.poll_schedule import PollSchedule

@@ -1,14 +1,10 @@
-"""The sources of watchers, one module for each: a poll returns the items that a source shows, and a cursor.
+"""The sources of watchers, one module or package for each: a poll returns the items that a source shows, and a cursor.
 
 - All: `source` has the types that they share, `registry` finds a source by its key. `poll_threads` runs what
   blocks, `parser_process` parses what came from outside in a process of its own (its program: `parser_child`),
   `item_checks` checks what the user's own programs and functions return.
-- `path`: `path_scan`, `path_snapshot`, `path_listener`; `directory_watch` (with `open_watch`) is shared by all listeners.
+- `paths` (the key `path`), `calendars` (`calendar`) and `mailboxes` (`mail`) are packages.
 - On the web: `url` (values: `page_document`), `feed` (`feed_document`), both with `http_poll`.
-- `calendar`: an ICS file or CalDAV; `calendar_document` reads its events, `caldav_client`, `caldav_document` and
-  `caldav_names` speak CalDAV.
-- `mail`: a folder over IMAP. Its cursor is UIDVALIDITY with the highest UID. `imap_fetch` reads messages,
-  `mail_message` makes items of them, `mail_document` parses them.
 - `command` and `git` run programs (`program`); `python_function` calls a function of the user.
 
 A source knows nothing of tasks and of the database. Libraries that one source needs are imported when it polls

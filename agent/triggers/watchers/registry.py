@@ -9,9 +9,9 @@ from agent.workflows.compile.watch_sources import SOURCES
 _MODULES: Final = {
     "feed": "feed",
     "url": "url",
-    "path": "path",
-    "mail": "mail",
-    "calendar": "calendar",
+    "path": "paths.path",
+    "mail": "mailboxes.mail",
+    "calendar": "calendars.calendar",
     "git": "git",
     "command": "command",
     "python": "python_function",

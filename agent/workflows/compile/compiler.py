@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent.core.quick_dataclasses import replace
+from agent.core.quick_classes.quick_dataclasses import replace
 from agent.workflows.compile import trigger_inputs
 from agent.workflows.compile.input_keys import InputKeys
 from agent.workflows.compile.models import WORKFLOW_WORDS, WorkflowKeys
@@ -87,7 +87,7 @@ class _Compiler:
         """Name the keys of a workflow where the file has an unknown one."""
         if (hint := self._indentation_hint(problem.key)) is not None:
             return replace(problem, hint=hint)
-        if problem.message.startswith("there is no key") and "." not in problem.key:
+        if problem.key and "." not in problem.key and problem.key not in WORKFLOW_WORDS:
             # Without a hint it is one of very many, and none is searched.
             hint = did_you_mean(problem.key, WORKFLOW_WORDS) if problem.hint is not None else None
             if hint is None and problem.key in ("jobs", "tasks", "nodes", "stages"):

@@ -6,14 +6,14 @@
 import re
 from typing import Annotated, Any, Final, Literal, get_args
 
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     BeforeValidator,
     ConfigDict,
     Field,
     WithJsonSchema,
     model_validator,
 )
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.compile.field_types import PositiveDuration
 from agent.workflows.diagnostics import did_you_mean
 

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any
 
-from agent.core.quick_fields import BeforeValidator, WithJsonSchema
+from agent.core.quick_classes.quick_fields import BeforeValidator, WithJsonSchema
 from agent.workflows.durations import PATTERN, parse_duration
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from agent.core.quick_fields import ConfigDict, Field, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import ConfigDict, Field, model_validator
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.compile.inputs import InputType, Json, find_problem, shown, type_problem
 
 SYNONYMS: Final = {"text": "string", "array": "list", "mapping": "object", "int": "integer",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agent.core.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.workflows.compile.models import STEP_WORDS
 from agent.workflows.diagnostics import Problem, did_you_mean
 from agent.workflows.kind_registry import PLANNED, KindSpec

@@ -6,8 +6,8 @@ compiled graph contains in another form (durations, shorthand).
 
 from typing import Annotated, Any, Final, Literal
 
-from agent.core.quick_fields import AfterValidator, ConfigDict, Field, WithJsonSchema
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import AfterValidator, ConfigDict, Field, WithJsonSchema
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.core.state_names import MAX_NAMES, find_name_problem
 from agent.workflows.compile.executor_keys import Executor
 from agent.workflows.compile.field_types import (

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from agent.core import secret_reference
-from agent.core.quick_fields import AfterValidator, ConfigDict, Field, model_validator
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_fields import AfterValidator, ConfigDict, Field, model_validator
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.compile.field_types import PositiveDuration, one_or_more
 from agent.workflows.compile.watch_sources import (
     SOURCES,

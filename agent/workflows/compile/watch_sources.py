@@ -7,14 +7,14 @@ import re
 from typing import Annotated, Any, Final, Literal
 
 from agent.core import secret_reference
-from agent.core.quick_fields import (
+from agent.core.quick_classes.quick_fields import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     model_validator,
 )
-from agent.core.quick_models import BaseModel
+from agent.core.quick_classes.quick_models import BaseModel
 from agent.workflows.compile.field_types import Duration, one_or_more
 
 SOURCES: Final = ("feed", "url", "path", "mail", "calendar", "git", "command", "python")

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.core.quick_dataclasses import dataclass
+from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.workflows.templates import plain_syntax
 from agent.workflows.templates.limits import Meter, TemplateError
 from agent.workflows.templates.templates import is_template

@@ -8,7 +8,7 @@ import pytest
 
 from agent.approvals.permission import Principal
 from agent.channels.chat.command_handler import CommandHandler
-from agent.core import audit
+from agent.core.logs import audit
 from agent.core.scopes import SCOPES, implied
 from agent.store.db.database import Database
 from agent.store.read.task_list import TaskFilter

@@ -9,10 +9,11 @@ import pytest
 
 from agent.cli.commands.doctor_checks.deep_check import DeepCheck, instant_of
 from agent.core.clock import SECOND
-from agent.core.process_lock import Lock
+from agent.core.files.process_lock import Lock
 from agent.store.db.database import Connection, Database
 from agent.store.db.sqlite_driver import driver
-from agent.store.read import audit_reads, audit_rows
+from agent.store.read.audit import rows as audit_rows
+from agent.store.read.audit import task_reads as audit_reads
 from tests.support.cli import Cli
 from tests.support.rows import insert_task
 

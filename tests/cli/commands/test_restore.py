@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.core.process_lock import Lock
+from agent.core.files.process_lock import Lock
 from tests.support.cli import Cli
 
 WAITING = """\

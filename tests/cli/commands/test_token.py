@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent.core.audit import NAME
+from agent.core.logs.audit import NAME
 from tests.support.cli import Cli
 
 

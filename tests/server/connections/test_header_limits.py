@@ -9,7 +9,7 @@ import pytest
 
 from agent.config.execution import EngineSettings
 from agent.config.settings import ServerSettings, Settings
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.server import server_thread
 from agent.server.connections import header_limits
 from agent.server.server_thread import max_connections

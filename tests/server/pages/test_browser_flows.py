@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from agent.core import audit
+from agent.core.logs import audit
 from tests.support.browser import viewing
 from tests.support.sample_dashboard import CHOICE, PAY_INVOICE, TRIP, question_of
 from tests.support.sample_workflows import SIGNALLED

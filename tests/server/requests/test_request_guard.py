@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent.core.clock import SECOND, to_iso
-from agent.core.log_limit import LogLimit
+from agent.core.logs.log_limit import LogLimit
 from agent.core.scopes import SCOPES
 from agent.server.access import failed_auth_limiter
 from agent.server.application import ROUTES

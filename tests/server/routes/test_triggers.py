@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent.core import audit
+from agent.core.logs import audit
 from agent.server.schemas.triggers import (
     FiringPage,
     TriggerAnswer,

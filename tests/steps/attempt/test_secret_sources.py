@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.environment_file import EnvironmentFile
-from agent.core.file_trust import Trust
+from agent.core.files.environment_file import EnvironmentFile
+from agent.core.files.file_trust import Trust
 from agent.core.redaction import everywhere
 from agent.steps.attempt import secret_sources
 from agent.steps.attempt.secret_sources import SecretReadError, SecretSources, SlowReads

@@ -14,7 +14,7 @@ from agent import bootstrap
 from agent.config.channels import ChannelSettings, TelegramSettings, WebhookSettings
 from agent.config.models import McpSettings, ModelSettings
 from agent.config.settings import Settings
-from agent.core import logging
+from agent.core.logs import logging
 from agent.steps.attempt.context import StepContext
 from agent.steps.attempt.secrets import Secrets, SecretWatcher, references, secret_watcher
 from agent.steps.process.output_capture import OutputCapture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.process import gated_process, processes
 from agent.steps.types.errors import OutOfDescriptorsError

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from agent.core.state_machine import CallStatus
-from agent.steps.attempt import calls, prepare
+from agent.steps.attempt import prepare
 from agent.steps.attempt.context import StepContext
+from agent.steps.attempt.recorded_calls import calls
 from agent.steps.attempt.secrets import Secrets
 from agent.steps.attempt.services import Limits
 from agent.steps.attempt.thread_context import BlockingContext

@@ -20,7 +20,7 @@ from agent.models.registry import ModelRegistry, model_of
 from agent.steps.process.processes import start_time
 from agent.store.db.database import Database
 from agent.store.db.sqlite_driver import driver
-from agent.store.read import audit_reads
+from agent.store.read.audit import task_reads as audit_reads
 from agent.tasks import checker
 from agent.tasks.checker import ExternalWitness
 from agent.tasks.commit.batch import Batch

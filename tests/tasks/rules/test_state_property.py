@@ -11,7 +11,7 @@ import pytest
 
 from agent.core.ids import new_id
 from agent.core.state_names import StateKey
-from agent.steps.attempt.intents import StoredBody, new_intent
+from agent.steps.attempt.recorded_calls.intents import StoredBody, new_intent
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_types import NumberedRequest, Request
 from agent.steps.types.state_values import StateOperation

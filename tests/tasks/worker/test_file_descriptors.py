@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.steps.http.address_policy import GuardedBackend
 from tests.support.engine import Engine, Start, graph, other
 
@@ -119,7 +119,7 @@ _RAISING = """\
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
 import asyncio, os
-from agent.core import file_descriptors
+from agent.core.files import file_descriptors
 from agent.steps.process.gated_process import spawn
 from agent.core.thread_bridge import UnboundedThreads
 assert file_descriptors.raise_limit() == 400 == file_descriptors.limit()

@@ -13,7 +13,7 @@ from agent.steps.types.outcome import Succeeded
 from agent.store.db.database import Database
 from agent.store.engine import trigger_rows
 from agent.tasks.commit.batch import Batch
-from agent.tasks.rules.trigger_update import FireResult, Run, TriggerUpdate
+from agent.tasks.rules.firings.trigger_update import FireResult, Run, TriggerUpdate
 from tests.support.engine import PATIENCE_SECONDS, Engine, eventually, settle_of, step
 from tests.support.step_functions import Gate
 from tests.support.trigger_bench import TriggerBench

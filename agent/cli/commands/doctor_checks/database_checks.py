@@ -71,8 +71,8 @@ def _check_writing(database: "Database") -> Iterator[Check]:
 
 def space_checks(settings: "Settings") -> Iterator[Check]:
     """Check the space that is left where the agent's files grow."""
-    from agent.core import disk_space
-    from agent.daemon.disk_watch import describe
+    from agent.core.files import disk_space
+    from agent.daemon.periodic.disk_watch import describe
 
     limits = settings.disk
     for space in disk_space.measure(settings.data_directories):

@@ -69,9 +69,10 @@ class DeepCheck:
 
     def _problems(self, connection: "Connection") -> Iterator[DeepResult]:
         from agent.cli.output import terminal
-        from agent.store.read import audit_reads, health
+        from agent.store.read import health
+        from agent.store.read.audit import task_reads as audit_reads
         from agent.tasks import checker
-        from agent.triggers import fate_check
+        from agent.triggers.schedules import fate_check
 
         with connection.snapshot():
             self._total = audit_reads.task_count(connection, self.since)
@@ -107,7 +108,7 @@ class DeepCheck:
     def _print_continuation(self, connection: "Connection") -> None:
         """After an interrupt, print the command that continues; tasks are in the order of creation."""
         from agent.cli.output import terminal
-        from agent.store.read import audit_reads
+        from agent.store.read.audit import task_reads as audit_reads
 
         if self._last is None:
             return

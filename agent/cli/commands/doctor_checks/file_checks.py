@@ -35,7 +35,7 @@ def file_checks(settings: "Settings") -> Iterator[tuple[str, str, str]]:
 def _environment_file(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     """Check whether the `.env` file can be used; its values are never shown."""
     from agent.config import file_exposure
-    from agent.core.environment_file import EnvironmentFile, EnvironmentFileError
+    from agent.core.files.environment_file import EnvironmentFile, EnvironmentFileError
 
     try:
         EnvironmentFile(
@@ -48,7 +48,7 @@ def _environment_file(settings: "Settings") -> Iterator[tuple[str, str, str]]:
 def _secrets(settings: "Settings") -> Iterator[tuple[str, str, str]]:
     """Check the files with secrets that the configuration and the workflows name."""
     from agent.config import file_exposure
-    from agent.core.file_trust import can_be_read_by_others, weaknesses
+    from agent.core.files.file_trust import can_be_read_by_others, weaknesses
     from agent.daemon import workflow_overview
     from agent.steps.attempt.secrets import path_of, referenced_files
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.core import audit
+from agent.core.logs import audit
 from agent.server.context import Context, caller, context_of
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry

@@ -17,9 +17,14 @@ from agent.server.problems import Problem
 from agent.store.db.database import Connection, Database
 from agent.tasks.errors import RefusedError
 from agent.triggers import documents
-from agent.triggers.command_plan import TriggerResult
-from agent.triggers.command_request import InvalidTimeError, TriggerRequest, TriggerVerb, perform
-from agent.triggers.commands import TriggerCommands
+from agent.triggers.commands.command_plan import TriggerResult
+from agent.triggers.commands.command_request import (
+    InvalidTimeError,
+    TriggerRequest,
+    TriggerVerb,
+    perform,
+)
+from agent.triggers.commands.trigger_commands import TriggerCommands
 
 Document = dict[str, Any]
 

@@ -8,8 +8,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from agent.core import confined_files
-from agent.core.confined_files import OutsideError, opened, opened_below, read_bytes, reason_of
+from agent.core.files import confined_files
+from agent.core.files.confined_files import (
+    OutsideError,
+    opened,
+    opened_below,
+    read_bytes,
+    reason_of,
+)
 from agent.core.ids import new_id
 from agent.steps.agent.tool import (
     AgentTool,

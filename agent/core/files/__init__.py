@@ -1,0 +1,8 @@
+"""Files and descriptors, below everything that knows what is in them.
+
+- Locks: `process_lock` (one daemon for a SQLite file), `database_file` (a database is known by its file).
+- Trust: `file_trust` (who can change a file), `confined_files` (nothing outside one directory),
+  `environment_file` (`.env`).
+- The system: `file_sync`, `file_descriptors` (their limit), `disk_space`, `user_cache` (results that commands keep
+  between processes).
+"""

@@ -1,0 +1,162 @@
+"""The large values of a worker outside the database: uploads, downloads, and the steps that wait.
+
+Everything here runs in the worker's loop, except for what it passes to the database thread.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from agent.core.thread_bridge import ThreadBridge
+from agent.steps.types.attempt_input import AttemptInput
+from agent.steps.types.outcome import Returned
+from agent.store.artifacts.blobs import store_of
+from agent.tasks.commit.batch import CommitResult, Completion, JournalEntry
+from agent.tasks.commit.blocked_steps import BlockedStep
+from agent.tasks.commit.committer import Committer, PollResult
+from agent.tasks.rules.settlement import Claim
+from agent.tasks.worker.attempts import RecordQueue, claim_of
+from agent.tasks.worker.health import Health
+from agent.tasks.worker.large_values.downloads import Downloads
+from agent.tasks.worker.large_values.outages import Outages
+from agent.tasks.worker.large_values.uploads import Uploads
+from agent.tasks.worker.outbox import Outbox
+
+MOST_WAITING: Final = 1000
+"""How many steps may wait for a download without taking up a slot."""
+
+
+class ExternalValues:
+    """Moves large values to and from stores outside the database, without delaying commits."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        thread: ThreadBridge,
+        outbox: Outbox,
+        health: Health,
+        url: str,
+        wake: Callable[[], None],
+    ) -> None:
+        self._committer = committer
+        self._blocked = committer.blocked
+        self._thread = thread
+        self._outbox = outbox
+        self._wake = wake
+        outages = Outages(committer.database, health)
+        self._uploads = Uploads(outbox, outages, url, wake) if url else None
+        self._downloads = Downloads(outages, self._supply, self._record_delay)
+        self._delayed: set[str] = set()
+        """Steps with a `step.delayed` event that no `step.proceeded` has followed."""
+
+    def connect(self) -> None:
+        """Connect to the store in the background: the worker starts without it."""
+        if self._uploads is not None:
+            self._uploads.connect()
+
+    @property
+    def queue(self) -> RecordQueue:
+        """Where attempts put what the next commits record."""
+        return self._uploads or self._outbox
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims of steps that wait for a download."""
+        return [blocked.claim for blocked in self._blocked.steps]
+
+    @property
+    def more_running(self) -> int:
+        """How many more attempts, or fewer, count against the slots than are in flight.
+
+        An attempt that is over and waits for its upload takes up no slot, nor does a step that waits
+        for a download; both within bounds. A step that will run isolated counts: nothing may start
+        beside it.
+        """
+        waiting = self._blocked.steps
+        isolated = sum(blocked.is_isolated for blocked in waiting)
+        ended = 0 if self._uploads is None else self._uploads.ended
+        beyond = max(len(waiting) - MOST_WAITING, 0)
+        return beyond + isolated + self._committer.pending_attempts - ended
+
+    def is_stranded(self, attempts: int) -> bool:
+        """Whether this number of attempts is over and waits for a store that does not answer."""
+        uploads = self._uploads
+        return uploads is not None and uploads.is_stranded and uploads.ended >= attempts
+
+    def is_uploading(self, claim: Claim) -> bool:
+        """Whether an attempt is over and its completion waits for an upload."""
+        return self._uploads is not None and self._uploads.has_completion(claim)
+
+    def reset(self) -> None:
+        """Forget the steps that wait: this worker's claims are gone."""
+        self._delayed.clear()
+
+    def note_commit(self, committed: CommitResult) -> None:
+        """Drop what was kept for settled attempts, and download what blocked steps need."""
+        if self._uploads is not None:
+            for completion, _ in committed.result.settled:
+                self._uploads.forget(completion.claim)
+        if self._delayed:
+            for attempt_input in committed.attempts:
+                self._record_proceeding(attempt_input)
+        if self._blocked.steps or self._downloads.is_busy:
+            self._downloads.fetch(self._blocked.wanted)
+
+    async def note_poll(self, poll: PollResult) -> bool:
+        """Drop blocked steps whose claims are gone; return those of failing tasks unstarted.
+
+        Return whether one of them was to run isolated.
+        """
+        if not self._blocked.steps:
+            return False
+        gone = await self._abandon(poll.lost_claims)
+        stopped = {
+            blocked.step.id
+            for blocked in self._blocked.steps
+            if blocked.step.id in poll.failing_steps
+            and blocked.locked.definition(blocked.step).run_on == "success"
+        }
+        returned = await self._abandon(stopped)
+        for blocked in returned:
+            outcome = Returned("another step failed")
+            self._outbox.add_completion(Completion(blocked.claim, blocked.locked.graph, outcome))
+        return any(blocked.is_isolated for blocked in (*gone, *returned))
+
+    def close(self) -> None:
+        """Stop waiting: what was not uploaded goes into the database itself."""
+        self._downloads.close()
+        if self._uploads is not None:
+            entries, completions = self._uploads.take_all()
+            for entry in entries:
+                self._outbox.add_entry(entry)
+            for completion in completions:
+                self._outbox.add_completion(completion)
+
+    async def _supply(self, address: str, content: bytes | None) -> None:
+        """Pass a downloaded value to the steps that wait for it."""
+        await self._thread.run(lambda: self._committer.supply(address, content))
+        self._wake()
+
+    def _record_delay(self, address: str, message: str) -> None:
+        """Record for each step that waits for a value why it does."""
+        for blocked in self._blocked.steps:
+            if address in blocked.missing and blocked.step.id not in self._delayed:
+                self._delayed.add(blocked.step.id)
+                delay = {"store": store_of(address), "error": message}
+                self._outbox.add_entry(
+                    JournalEntry(blocked.claim, blocked.locked.graph, delay=delay)
+                )
+                self._wake()
+
+    def _record_proceeding(self, attempt_input: AttemptInput) -> None:
+        if attempt_input.step_id in self._delayed:
+            self._delayed.discard(attempt_input.step_id)
+            self._outbox.add_entry(
+                JournalEntry(claim_of(attempt_input), attempt_input.graph, delay={})
+            )
+            self._wake()
+
+    async def _abandon(self, step_ids: Collection[str]) -> list[BlockedStep]:
+        if not step_ids:
+            return []
+        self._delayed.difference_update(step_ids)
+        return await self._thread.run(lambda: self._blocked.abandon(step_ids))
