@@ -66,13 +66,14 @@ def _schedules(rows: list[TriggerRow]) -> Document:
 
 
 def _broken(rows: list[TriggerRow]) -> Document:
-    """Return schedules and watchers that cannot be used, or whose last polls failed."""
-    broken = [
-        {"id": row.id, "kind": row.kind, "problem": row.problem or row.last_error}
-        for row in rows
-        if row.status == TriggerStatus.BROKEN
-        or (row.status == TriggerStatus.ACTIVE and row.failures)
-    ]
+    """Return schedules and watchers with a broken file, with polls that fail, or without news for too long."""
+    broken = []
+    for row in rows:
+        problem = row.problem or row.last_error
+        if row.alert == "silent" and not problem:
+            problem = "nothing new for longer than expect_every"
+        if problem and row.status in (TriggerStatus.BROKEN, TriggerStatus.ACTIVE):
+            broken.append({"id": row.id, "kind": row.kind, "problem": problem})
     return {"count": len(broken), "first": broken[:_SHOWN]}
 
 

@@ -11,6 +11,7 @@ import structlog
 from agent.approvals.permission import Principal
 from agent.channels.channel import Channel
 from agent.channels.chat.command_handler import CommandHandler
+from agent.channels.chat.trigger_commands import CheckWatcher
 from agent.channels.delivery_loop import DeliveryLoop
 from agent.channels.link_signing import key_of
 from agent.channels.receive_loop import record_trouble
@@ -40,19 +41,25 @@ class MissingLibraryError(Exception):
 
 
 def open_channel(
-    name: str, settings: Settings, database: Database, link_of: LinkOf | None = None
+    name: str,
+    settings: Settings,
+    database: Database,
+    link_of: LinkOf | None = None,
+    check_watcher: CheckWatcher | None = None,
 ) -> Channel:
     """Return a channel; raise `SecretError` or `MissingLibraryError` where it cannot be opened."""
+    steps_per_task = settings.engine.steps_per_task
     if name == "telegram":
         bot = settings.channels.telegram
         return Telegram(
             database,
             BotApi(bot.api_url, read_secret(bot.token)),
-            CommandHandler(database, settings.engine.steps_per_task, link_of),
+            CommandHandler(database, steps_per_task, link_of, check_watcher),
             bot.poll_seconds,
         )
     if name == "slack":
-        return _open_slack(settings, database, link_of)
+        handler = CommandHandler(database, steps_per_task, link_of, check_watcher)
+        return _open_slack(settings, database, handler)
     hook = settings.channels.webhook
     telemetry = settings.telemetry
     return Webhook(
@@ -69,7 +76,7 @@ def _secret_refs(name: str, settings: Settings) -> list[str]:
     return [value for value in section.values() if isinstance(value, str)]
 
 
-def _open_slack(settings: Settings, database: Database, link_of: LinkOf | None) -> Channel:
+def _open_slack(settings: Settings, database: Database, handler: CommandHandler) -> Channel:
     try:
         from agent.channels.slack import Slack
     except ImportError as error:
@@ -79,7 +86,7 @@ def _open_slack(settings: Settings, database: Database, link_of: LinkOf | None) 
     app = settings.channels.slack
     return Slack(
         database,
-        CommandHandler(database, settings.engine.steps_per_task, link_of),
+        handler,
         api_url=app.api_url,
         bot_token=read_secret(app.bot_token),
         app_token=read_secret(app.app_token),
@@ -93,10 +100,15 @@ class Channels:
     """The types of events that a channel may deliver."""
 
     def __init__(
-        self, settings: Settings, database: Database, link_of: LinkOf | None = None
+        self,
+        settings: Settings,
+        database: Database,
+        link_of: LinkOf | None = None,
+        check_watcher: CheckWatcher | None = None,
     ) -> None:
-        """Set up the channels; `link_of` answers `/open` where there is a dashboard."""
+        """Set up the channels; `link_of` answers `/open`, and `check_watcher` `/watchers check`."""
         self._settings = settings
+        self._check_watcher = check_watcher
         self._link_of = link_of
         self._database = database
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -168,7 +180,7 @@ class Channels:
             pause = backoff.next_seconds()
             try:
                 await prefetch_secrets(*_secret_refs(name, self._settings))
-                channel = open_channel(name, self._settings, self._database, self._link_of)
+                channel = self._open(name)
                 await self._run_channel(channel)
             except (SecretError, MissingLibraryError) as error:
                 trouble = f"cannot be opened: {error}"
@@ -181,6 +193,11 @@ class Channels:
             except StoreError as error:
                 log.warning("channel.no_database", channel=name, error=str(error))
             await asyncio.sleep(pause)
+
+    def _open(self, name: str) -> Channel:
+        return open_channel(
+            name, self._settings, self._database, self._link_of, self._check_watcher
+        )
 
     async def _run_channel(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""

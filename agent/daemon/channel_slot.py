@@ -1,7 +1,9 @@
 """The channels of a daemon, which a reload of the settings replaces."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from agent import bootstrap
 from agent.config.channels import NOTIFIED_EVENTS
 from agent.config.settings import Settings
 from agent.store.db.database import Database
@@ -58,10 +60,13 @@ class ChannelSlot:
             return None
         # Imported only where there are channels: the HTTP client takes a while to load.
         from agent.channels.supervisor import Channels
+        from agent.triggers.check import check_watcher
 
         link_of = None
         if self._server_url is not None:
             from agent.server.access.one_time_links import chat_links
 
             link_of = chat_links(settings, self._server_url)
-        return Channels(settings, self._database, link_of)
+        limits, clock = bootstrap.limits_of(settings), self._database.clock
+        check = partial(check_watcher, self._database, clock, limits)
+        return Channels(settings, self._database, link_of, check)

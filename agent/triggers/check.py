@@ -20,7 +20,7 @@ from agent.triggers.specs import WATCH
 from agent.triggers.watch_plan import WatchPlanner
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.registry import source_name
-from agent.triggers.watchers.source import Poll, SourceError
+from agent.triggers.watchers.source import Item, Poll, SourceError
 
 Json = Any
 
@@ -30,7 +30,8 @@ def check_watcher(
 ) -> dict[str, Json]:
     """Poll a watcher in an event loop of its own and return what would follow.
 
-    Raises `RefusedError` with the reason if the poll fails.
+    Its `sample` is the newest item that the source has, also where nothing is new: what a template can
+    use. Raises `RefusedError` with the reason if the poll fails.
     """
     with database.connect("reader") as connection:
         row = documents.find_row(connection, trigger_id)
@@ -38,7 +39,7 @@ def check_watcher(
         raise RefusedError("it is a schedule, and only a watcher can be polled")
     if row.status == TriggerStatus.REMOVED:
         raise RefusedError(f"{row.id} was removed from its workflow {row.workflow!r}")
-    poll = asyncio.run(_poll(WatchRunner(database, clock, limits, _refuse), row))
+    poll, sample = asyncio.run(_poll(WatchRunner(database, clock, limits, _refuse), row))
     with database.connect("reader") as connection:
         keys = [item.key for item in poll.items]
         known = firing_rows.known_keys(connection, row.id, keys) if keys else set()
@@ -51,18 +52,32 @@ def check_watcher(
         "known": len(known),
         "is_first": row.polls == 0,
         "would": _fates(poll, update, clock.now()),
+        "sample": None if sample is None else {"key": sample.key, "item": sample.data},
     }
 
 
-async def _poll(runner: WatchRunner, row: TriggerRow) -> Poll:
+async def _poll(runner: WatchRunner, row: TriggerRow) -> tuple[Poll, Item | None]:
     try:
-        return await runner.poll(row)
+        poll = await runner.poll(row)
+        items = poll.items or await _all_items(runner, row)
+        return poll, items[-1] if items else None
     except SourceError as error:
         raise RefusedError(f"the poll failed: {everywhere.redact(str(error))}") from None
     except KeyError as error:
         raise RefusedError(f"its definition cannot be read: {error}") from None
     finally:
         await runner.aclose()
+
+
+async def _all_items(runner: WatchRunner, row: TriggerRow) -> list[Item]:
+    """Return what a first poll finds: later ones leave out what has not changed."""
+    if row.polls == 0:
+        return []
+    try:
+        return (await runner.poll(row, is_first=True)).items
+    except (SourceError, KeyError):
+        # The poll that counts has succeeded.
+        return []
 
 
 async def _refuse(update: TriggerUpdate) -> FireResult:

@@ -29,6 +29,9 @@ def trigger_checks(
         for finding in _findings(row, now, is_running=is_running):
             is_well = False
             yield finding
+    for message in _with_old_definitions(rows):
+        is_well = False
+        yield "warning", message
     for message in _polled_only(rows, is_running=is_running):
         is_well = False
         yield "warning", message
@@ -41,8 +44,6 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
     plural = "schedules" if row.kind == "schedule" else "watchers"
     if row.status == TriggerStatus.BROKEN:
         yield "error", f"{row.id} cannot be used: {row.problem}"
-    elif row.problem is not None:
-        yield "warning", f"{row.id} keeps its last good definition: {row.problem}"
     if row.status == TriggerStatus.PAUSED and row.paused_until is None:
         reason = f" ({row.pause_reason})" if row.pause_reason else ""
         yield "warning", f"{row.id} is paused{reason}: `agent {plural} resume {row.id}`"
@@ -52,7 +53,8 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
             yield "error", f"{row.id} has been due since {_minute(row.next_at)}"
     if row.failures:
         times = "1 poll" if row.failures == 1 else f"{row.failures} polls in a row"
-        yield "warning", f"{row.id}: {times} failed: {row.last_error}"
+        # The output of a program, such as git, has several lines.
+        yield "warning", f"{row.id}: {times} failed: {' '.join((row.last_error or '').split())}"
     if row.alert == "silent":
         yield "warning", f"{row.id} has found nothing new since {_minute(row.last_item_at)}"
 
@@ -61,6 +63,21 @@ def _minute(instant: int | None) -> str:
     return (
         "it began" if instant is None else f"{(to_iso(instant) or '')[:16].replace('T', ' ')} UTC"
     )
+
+
+def _with_old_definitions(rows: list[TriggerRow]) -> Iterator[str]:
+    """Yield which triggers keep their last good definition, one line a file."""
+    by_problem: dict[str, list[str]] = {}
+    for row in rows:
+        if row.problem is not None and row.status != TriggerStatus.BROKEN:
+            by_problem.setdefault(row.problem, []).append(row.id)
+    for problem, ids in by_problem.items():
+        verb = "keeps its" if len(ids) == 1 else "keep their"
+        yield f"{_named(ids)} {verb} last good definition: {problem}"
+
+
+def _named(ids: list[str]) -> str:
+    return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0]
 
 
 def _polled_only(rows: list[TriggerRow], *, is_running: bool) -> Iterator[str]:
@@ -73,9 +90,8 @@ def _polled_only(rows: list[TriggerRow], *, is_running: bool) -> Iterator[str]:
         elif not has_library() and _would_listen(decode(row.spec)):
             by_reason.setdefault(_NO_LIBRARY, []).append(row.id)
     for reason, ids in by_reason.items():
-        others = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-        verb = "are" if others else "is"
-        yield f"{ids[0]}{others} {verb} only polled, every so often: {reason}"
+        verb = "are" if len(ids) > 1 else "is"
+        yield f"{_named(ids)} {verb} only polled, every so often: {reason}"
 
 
 def _would_listen(spec: dict[str, Any]) -> bool:

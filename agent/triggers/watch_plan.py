@@ -19,6 +19,8 @@ Json = Any
 
 FAILURES_BEFORE_NOTICE: Final = 3
 _LONGEST_BACKOFF_SECONDS: Final = 3600.0
+_LONGEST_FIRST_SECONDS: Final = 900.0
+"""What is polled once a day is tried again sooner: else its third failure came after three days."""
 _LONGEST_RETRY_SECONDS: Final = 86_400.0
 """A source that asks to wait for longer is polled again after this time."""
 
@@ -62,7 +64,7 @@ class WatchPlanner:
         row, failures = self._row, self._row.failures + 1
         delay = delay_seconds(
             failures,
-            first_seconds=self._every_seconds,
+            first_seconds=min(self._every_seconds, _LONGEST_FIRST_SECONDS),
             longest_seconds=max(self._every_seconds, _LONGEST_BACKOFF_SECONDS),
         )
         retry_after = min(retry_seconds or 0.0, _LONGEST_RETRY_SECONDS)

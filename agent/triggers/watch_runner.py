@@ -175,11 +175,15 @@ class WatchRunner:
             return broken(row, error)
         return await asyncio.to_thread(self._plan, row, poll)
 
-    async def poll(self, row: TriggerRow) -> Poll:
-        """Poll one watcher; raise `SourceError` for everything that goes wrong with its source."""
+    async def poll(self, row: TriggerRow, *, is_first: bool = False) -> Poll:
+        """Poll one watcher; raise `SourceError` for everything that goes wrong with its source.
+
+        `is_first` polls without the cursor, as the first poll does.
+        """
         spec = decode(row.spec)
         context = await asyncio.to_thread(self.context_of, row, spec)
-        cursor = decode(await asyncio.to_thread(self._cursor, row.id))
+        stored = None if is_first else await asyncio.to_thread(self._cursor, row.id)
+        cursor = decode(stored)
         # What a poll finds may contain any secret of this process.
         await secret_watcher.read_unread()
         try:

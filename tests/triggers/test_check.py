@@ -44,7 +44,26 @@ def test_a_check_shows_fates_and_records_nothing(
         ("started", {"key": "1"}),
         ("queued", {"key": "2"}),
     ]
+    assert found["sample"] == {"key": "2", "item": {"key": "2"}}
     assert fates(still, trigger_id) == {}
+
+
+def test_a_check_that_finds_nothing_new_still_shows_an_item(
+    still: Database, clock: StillClock, tmp_path: Path
+) -> None:
+    """A source that leaves out what has not changed is asked again without the cursor."""
+    script = tmp_path / "new.sh"
+    script.write_text(
+        """if [ -z "$AGENT_CURSOR" ]; then echo '{"key": "a", "title": "A"}'; fi; echo '{"cursor": 1}'"""
+    )
+    text = WORKFLOW.replace("[cat, FILE]", f"[sh, {script}]")
+    (trigger_id,) = record_workflow(still, text)
+    version = trigger_row(still, trigger_id).version
+    values = {"polls": 1, "cursor": '{"own": 1}'}
+    Operator(still, clock).fire(TriggerUpdate(trigger_id, version, values=values))
+    found = check_watcher(still, clock, Limits(), trigger_id)
+    assert (found["found"], found["would"]) == (0, [])
+    assert found["sample"] == {"key": "a", "item": {"key": "a", "title": "A"}}
 
 
 def test_a_failed_poll_is_refused_with_its_reason(

@@ -265,6 +265,23 @@ def test_failures_back_off(watching: Watching) -> None:
     assert watching.wait_seconds == DAY
 
 
+def test_a_rare_poll_that_fails_is_repeated_soon(watching: Watching) -> None:
+    """The third failure of a daily watcher is reported within the hour, not after three days."""
+    watching.define(every_seconds=DAY)
+    second, waits = 0.0, []
+    for _ in range(9):
+        watching.bench.at(second)
+        watching.fail()
+        waits.append(watching.wait_seconds)
+        second += waits[-1]
+    for number, wait in enumerate(waits):
+        expected = min(900 * 2**number, DAY)
+        assert expected <= wait <= 1.1 * expected
+    watching.bench.at(second)
+    watching.poll("a")
+    assert watching.wait_seconds == DAY
+
+
 def test_three_failures_notify_once_and_recovery_too(watching: Watching) -> None:
     """The third failure in a row is reported, a fourth is not; the next success is."""
     watching.define()

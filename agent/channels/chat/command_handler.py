@@ -10,7 +10,7 @@ from agent.approvals.answering import AnswerVerb, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError, Principal, check_scope
 from agent.channels.chat import commands, message_texts
 from agent.channels.chat.commands import Command, CommandError
-from agent.channels.chat.trigger_commands import ChatTriggers
+from agent.channels.chat.trigger_commands import ChatTriggers, CheckWatcher
 from agent.core.chat_origin import ChatOrigin
 from agent.core.clock import to_iso
 from agent.core.escape import harmless
@@ -72,13 +72,18 @@ class CommandHandler:
         database: Database,
         steps_per_task: int,
         link_of: Callable[[Principal], str] | None = None,
+        check_watcher: CheckWatcher | None = None,
     ) -> None:
-        """Set up the commands; `link_of` makes the reply to `/open`, where there is a dashboard."""
+        """Set up the commands.
+
+        `link_of` makes the reply to `/open`, where there is a dashboard; `check_watcher` polls for
+        `/watchers check`.
+        """
         self._database = database
         self._link_of = link_of
         self._steps_per_task = steps_per_task
         self._operator = Operator(database, database.clock)
-        self._chat_triggers = ChatTriggers(database)
+        self._chat_triggers = ChatTriggers(database, check_watcher)
         self._handlers: dict[str, Callable[[Principal, Command, Sent], str]] = {
             "status": self._status,
             "tasks": self._tasks,

@@ -58,17 +58,17 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     ),
     "schedules": CommandSpec(
         "read",
-        "list schedules, or show, pause, resume, run or skip one",
+        "list schedules, or show or control one",
         "optional",
         "text",
-        "[show|pause|resume|run|skip NAME]",
+        "[show|pause|resume|run|skip|backfill NAME]",
     ),
     "watchers": CommandSpec(
         "read",
-        "list watchers, or show, pause, resume or run one",
+        "list watchers, or show or control one; check polls and starts nothing",
         "optional",
         "text",
-        "[show|pause|resume|run NAME]",
+        "[show|pause|resume|run|check|reset NAME]",
     ),
     "approvals": CommandSpec(
         "read", "list the open questions, or show one", "optional", usage="[ID]"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agent.approvals.permission import Principal
     from agent.channels.chat.command_handler import CommandHandler
     from agent.channels.terminal_inbox import TerminalInbox
+    from agent.config.settings import Settings
     from agent.store.db.database import Database
 
 _POLL_SECONDS = 0.5
@@ -42,7 +43,12 @@ def chat() -> None:
     database = bootstrap.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
-    handler = CommandHandler(database, settings.engine.steps_per_task, chat_links(settings))
+    handler = CommandHandler(
+        database,
+        settings.engine.steps_per_task,
+        chat_links(settings),
+        _watcher_check(settings, database),
+    )
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
         terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
@@ -60,6 +66,19 @@ def chat() -> None:
     if bootstrap.holder_of(database) is None:
         unanswered = 0
     _await_answers(inbox, unanswered)
+
+
+def _watcher_check(settings: "Settings", database: "Database") -> "Callable[[str], dict[str, Any]]":
+    """Return what polls a watcher; its sources are loaded when it is used."""
+
+    def check(trigger_id: str) -> dict[str, Any]:
+        from agent import bootstrap
+        from agent.triggers.check import check_watcher
+
+        limits = bootstrap.limits_of(settings)
+        return check_watcher(database, database.clock, limits, trigger_id)
+
+    return check
 
 
 def _prompt(

@@ -1,6 +1,6 @@
 """Schedules and watchers as text: lists with a strip of fates, and one of them in full."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,6 +22,8 @@ MARKS = {
 _WHOLE = 4000
 """Where one trigger is shown, its reasons and errors are shown whole."""
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_COUNTED = timedelta(days=9 * 365)
+"""The instants of a longer gap may be more than were counted."""
 _ALMOST = 0.98
 """What is this close to a unit counts as one of it."""
 
@@ -155,6 +157,9 @@ def print_check(document: Document) -> None:
                 for entry in would
             ],
         )
+    if document.get("sample"):
+        print_line("the newest item, as templates see it:", "dim")
+        print_line(terminal.to_json_text(document["sample"]["item"]))
 
 
 def strip(recent: list[Document]) -> str:
@@ -185,7 +190,10 @@ def remarks(entry: Document, width: int = 100) -> str:
 
 
 def when(instant: str | None, zone: str) -> str:
-    """Return an instant in a zone, with the date unless it is today, and how far away it is."""
+    """Return an instant in a zone, with the date unless it is today, and how far away it is.
+
+    The zone is named where its time is not the reader's: one list shows schedules of several.
+    """
     if instant is None:
         return ""
     moment = datetime.fromisoformat(instant)
@@ -193,6 +201,8 @@ def when(instant: str | None, zone: str) -> str:
     local, today = (time.astimezone(_zone(zone)) for time in (moment, now))
     clock = local.strftime("%H:%M" if local.second == 0 else "%H:%M:%S")
     text = clock if local.date() == today.date() else f"{local.date().isoformat()} {clock}"
+    if local.utcoffset() != moment.astimezone().utcoffset():
+        text += f" {local:%Z}"
     return f"{text} ({distance((moment - now).total_seconds())})"
 
 
@@ -233,7 +243,11 @@ def _subject(firing: Document, zone: str) -> str:
     text = when(firing["nominal_at"], zone)
     if firing["until_at"] in (None, firing["nominal_at"]):
         return text
-    return f"{text} to {when(firing['until_at'], zone)}, at least {firing['count']}"
+    first, last = (datetime.fromisoformat(firing[name]) for name in ("nominal_at", "until_at"))
+    number = f"{firing['count']:,}"
+    if last - first > _COUNTED:
+        number = f"at least {number}"
+    return f"{text} to {when(firing['until_at'], zone)}: {number} instants"
 
 
 def _print_upcoming(upcoming: list[str], zone: str) -> None:

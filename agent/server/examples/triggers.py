@@ -64,4 +64,8 @@ TRIGGER_CHECK: Final = {
             "item": {"title": "News", "link": "https://example.org/posts/21"},
         }
     ],
+    "sample": {
+        "key": "https://example.org/posts/21",
+        "item": {"title": "News", "link": "https://example.org/posts/21"},
+    },
 }

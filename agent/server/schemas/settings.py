@@ -65,5 +65,7 @@ class StatusDocument(ResponseDocument):
     unknown: dict[str, Any] = Field(description="effects whose result was never recorded")
     failed: dict[str, Any] = Field(description="tasks that failed in the last day")
     schedules: dict[str, Any] = Field(description="the next to fire")
-    broken: dict[str, Any] = Field(description="schedules and watchers that fail")
+    broken: dict[str, Any] = Field(
+        description="schedules and watchers with a broken file, that fail or that are silent"
+    )
     spend: dict[str, Any] = Field(description="what models used today, and the limits")

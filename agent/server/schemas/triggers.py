@@ -137,6 +137,13 @@ class CheckedItem(ResponseDocument):
     item: dict[str, Any]
 
 
+class SampleItem(ResponseDocument):
+    """An item as templates see it."""
+
+    key: str
+    item: dict[str, Any]
+
+
 class TriggerCheck(ResponseDocument):
     """What a poll found; nothing of it was recorded."""
 
@@ -148,3 +155,6 @@ class TriggerCheck(ResponseDocument):
     known: int = Field(description="items that have their fate already")
     is_first: bool = Field(description="whether it would be the first poll")
     would: list[CheckedItem]
+    sample: SampleItem | None = Field(
+        description="the newest item that the source has, known or not: what a template can use"
+    )

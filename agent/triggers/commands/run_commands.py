@@ -105,15 +105,17 @@ def backfill(
     limit = backfills.MOST if most is None else most
     if not 1 <= limit <= backfills.MOST_EVER:
         raise RefusedError(f"a backfill runs 1 to {backfills.MOST_EVER:,} instants at once")
-    if from_us > to_us:
-        raise RefusedError("the first instant must not be later than the last one")
 
     def plan(connection: Connection, row: TriggerRow, now: int) -> CommandPlan:
         _require_schedule(row, "has no instants to backfill")
         if from_us > now:
-            raise RefusedError("a backfill runs instants of the past")
-        span = (from_us, min(to_us, now))
-        backfill = backfills.find_backfill(connection, readable_timing(row), row.id, span, limit)
+            raise RefusedError("a backfill runs instants of the past: it begins before now")
+        if from_us > to_us:
+            raise RefusedError("the first instant must not be later than the last one")
+        span, timing = (from_us, min(to_us, now)), readable_timing(row)
+        if timing.between(span[0] - 1, span[1], 0).first is None:
+            return CommandPlan(None, "it has no instant in this time: nothing to run")
+        backfill = backfills.find_backfill(connection, timing, row.id, span, limit)
         number = counted(len(backfill.instants), "run")
         if not backfill.instants:
             return CommandPlan(

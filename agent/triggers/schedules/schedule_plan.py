@@ -215,14 +215,18 @@ class SchedulePlanner:
                 asked_runs.question(self._row, count, due.first_missed, last, instants)
             )
 
+    def _earliest(self) -> int | None:
+        """Return the time before which a missed instant starts no more; None without a `window`."""
+        window = self._spec.get("window_seconds")
+        return None if window is None else self._now - int(window * SECOND)
+
     def _within_window(self, due: Due) -> list[int]:
         """Return the missed instants that `window` still lets start."""
-        window = self._spec.get("window_seconds")
-        if window is None:
+        earliest = self._earliest()
+        if earliest is None:
             return due.missed
         # Every instant after the first one within the window counts, whatever its jitter: what does not start
         # must be one range.
-        earliest = self._now - int(window * SECOND)
         return list(dropwhile(lambda nominal: self._timing.due(nominal) < earliest, due.missed))
 
     def _choose(self, due: Due) -> tuple[list[int], str]:
@@ -233,13 +237,22 @@ class SchedulePlanner:
         if self._policy == "ask":
             return [], f"{_NOT_RUNNING}; catch_up asks"
         if self._policy == "all":
-            most = self._most
-            return candidates[-most:], f"{_NOT_RUNNING}; catch_up starts {most} at most"
+            chosen = candidates[-self._most :]
+            return chosen, f"{_NOT_RUNNING}{self._why_not_all(due, candidates)}"
         if due.on_time is not None:
             return [], f"{_NOT_RUNNING}; a later instant starts instead"
         if not candidates:
             return [], f"{_NOT_RUNNING}, for longer than its window"
         return candidates[-1:], f"{_NOT_RUNNING}; a later instant starts instead"
+
+    def _why_not_all(self, due: Due, candidates: list[int]) -> str:
+        """Return why `catch_up: all` starts no more: one range may have missed for both reasons."""
+        earliest, first = self._earliest(), due.first_missed
+        has_window = earliest is not None and first is not None and first < earliest
+        if len(candidates) <= self._most:
+            return ", for longer than its window" if has_window else ""
+        rest = ", and only those within its window" if has_window else ""
+        return f"; catch_up starts {self._most} at most{rest}"
 
     def _report(self, due: Due, last: int, count: int, reason: str) -> None:
         data = {

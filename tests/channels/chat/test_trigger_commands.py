@@ -1,7 +1,9 @@
 """`/schedules` and `/watchers` in chats, and free text that starts a workflow."""
 
 import json
+import re
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ from agent.approvals.permission import Principal
 from agent.channels.chat.command_handler import CommandHandler
 from agent.core.logs import audit
 from agent.core.scopes import SCOPES, implied
+from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database
 from agent.store.read.task_list import TaskFilter
 from agent.tasks.read_models import task_documents, task_list
+from agent.triggers.check import check_watcher
 from tests.support.recorded_triggers import fates, record_workflow, trigger_row
 
 OWNER = Principal("telegram", "7", implied(SCOPES), is_paired=True)
@@ -21,7 +25,7 @@ STRANGER = Principal("telegram", "9", implied(SCOPES))
 WORKFLOW = """\
 name: report
 on:
-  schedule: {id: daily, cron: 0 9 * * *, timezone: UTC}
+  schedule: {id: daily, cron: 0 9 * * *, timezone: Asia/Tokyo}
   watch: {id: lines, command: {argv: ["true"]}, every: 1h}
 steps: {rest: {wait: 1ms}}
 """
@@ -56,12 +60,66 @@ def test_schedules_are_listed_and_controlled(
     assert "paused until" in handler.reply(OWNER, "/schedules pause daily 2h")
     shown = handler.reply(OWNER, "/schedules show daily")
     assert "paused until" in shown
-    assert "✓ started manual/" in shown and "– skipped" in shown
+    assert "✓ started " in shown and "– skipped 20" in shown
     assert "resumed" in handler.reply(OWNER, "/schedules resume daily")
     assert "neither a duration" in handler.reply(OWNER, "/schedules pause daily soon")
     assert handler.reply(OWNER, "/watchers").startswith("report:lines")
     assert handler.reply(OWNER, "/watchers run lines") == "report:lines: it polls now"
     assert "has no instants to skip" in handler.reply(OWNER, "/watchers skip lines")
+
+
+def test_times_are_those_of_the_schedule(
+    sqlite_database: Database, handler: CommandHandler
+) -> None:
+    """Nine in Tokyo is nine, whatever zone the agent's machine has."""
+    assert re.fullmatch(
+        r"report:daily  next 20\d\d-\d\d-\d\d 09:00 JST", handler.reply(OWNER, "/schedules")
+    )
+    shown = handler.reply(OWNER, "/schedules show daily").splitlines()
+    assert "cron 0 9 * * * (Asia/Tokyo)" in shown
+    assert sum(line.startswith("next: ") and line.endswith(" 09:00 JST") for line in shown) == 4
+    until = handler.reply(OWNER, "/schedules pause daily 2031-05-01T12:00")
+    assert until == "report:daily: paused until 2031-05-01 12:00 JST"
+    assert "paused until 2031-05-01 12:00 JST" in handler.reply(OWNER, "/schedules")
+
+
+def test_a_backfill_and_a_reset_from_a_chat(
+    sqlite_database: Database, handler: CommandHandler
+) -> None:
+    """As on the command line: a dry run names the instants, and queues nothing."""
+    dry = handler.reply(OWNER, "/schedules backfill daily 2026-03-01 2026-03-02 dry-run")
+    assert dry.splitlines() == [
+        "report:daily: would queue 2 runs",
+        "2026-03-01 09:00 JST",
+        "2026-03-02 09:00 JST",
+    ]
+    assert fates(sqlite_database, "report:daily") == {}
+    queued = handler.reply(OWNER, "/schedules backfill daily 2026-03-01 2026-03-02")
+    assert queued.startswith("report:daily: queued 2 runs")
+    assert sorted(fates(sqlite_database, "report:daily")) == [
+        "2026-03-01T00:00:00.000Z",
+        "2026-03-02T00:00:00.000Z",
+    ]
+    handler.reply(OWNER, "/schedules pause daily")
+    assert "resumed" in handler.reply(OWNER, "/schedules resume daily catch-up")
+    assert "its next poll is a first one" in handler.reply(OWNER, "/watchers reset lines")
+    assert "has no instants to backfill" in handler.reply(OWNER, "/watchers backfill lines 2d")
+
+
+def test_a_check_from_a_chat_shows_what_would_start(sqlite_database: Database) -> None:
+    """The source is polled, and nothing is recorded."""
+    text = WORKFLOW.replace('["true"]', """[echo, '{"key": "a", "title": "A"}']""")
+    record_workflow(sqlite_database, text)
+    check = partial(check_watcher, sqlite_database, sqlite_database.clock, Limits())
+    handler = CommandHandler(sqlite_database, 100, check_watcher=check)
+    assert handler.reply(OWNER, "/watchers check lines").splitlines() == [
+        "report:lines: 1 found, 0 known, 1 new",
+        "· baseline a",
+        'the newest item: {"key": "a", "title": "A"}',
+    ]
+    assert fates(sqlite_database, "report:lines") == {}
+    assert handler.reply(READER, "/watchers check lines").endswith("needs the scope 'operate'")
+    assert "it is a schedule" in handler.reply(OWNER, "/schedules check daily")
 
 
 def test_control_needs_the_scope_and_leaves_a_line(
@@ -73,8 +131,9 @@ def test_control_needs_the_scope_and_leaves_a_line(
     """A reader sees schedules and changes none of them."""
     monkeypatch.setattr(audit, "_path", tmp_path / audit.NAME)
     assert "report:daily" in handler.reply(READER, "/schedules show daily")
-    for verb in ("pause", "resume", "run", "skip"):
-        reply = handler.reply(READER, f"/schedules {verb} daily")
+    for verb in ("pause", "resume", "run", "skip", "backfill", "check"):
+        more = " 2d" if verb == "backfill" else ""
+        reply = handler.reply(READER, f"/schedules {verb} daily{more}")
         assert reply == f"/schedules {verb} needs the scope 'operate'"
     assert "not paired" in handler.reply(STRANGER, "/schedules")
     assert trigger_row(sqlite_database, "report:daily").status == "active"

@@ -31,9 +31,28 @@ def test_times_are_in_the_zone_of_the_schedule() -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=2)
     instant = tomorrow.replace(hour=0, minute=0, second=0).isoformat()
     shown = trigger_view.when(instant, "Asia/Tokyo")
-    assert shown.startswith(f"{tomorrow.date().isoformat()} 09:00 (in ")
+    assert shown.startswith(f"{tomorrow.date().isoformat()} 09:00 JST (in ")
+    assert trigger_view.when(instant, "UTC").startswith(f"{tomorrow.date().isoformat()} 00:00 (in ")
     assert " (in " in trigger_view.when(instant, "CET-1CEST,M3.5.0,M10.5.0/3")
     assert trigger_view.when(None, "UTC") == ""
+
+
+@pytest.mark.parametrize(("until", "number"), [("2027", "8,784"), ("2037", "at least 8,784")])
+def test_a_range_has_its_number_of_instants(
+    until: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of many years it is a lower bound."""
+    firing = {
+        "status": "missed",
+        "nominal_at": "2026-01-01T00:00:00.000Z",
+        "until_at": f"{until}-01-01T00:00:00.000Z",
+        "count": 8784,
+        "task": None,
+        "recorded_at": "2037-01-02T00:00:00.000Z",
+        "reason": None,
+    }
+    trigger_view.print_firings([firing], "UTC")
+    assert f": {number} instants" in capsys.readouterr().out
 
 
 def test_a_strip_has_one_mark_for_each_fate_the_newest_last() -> None:

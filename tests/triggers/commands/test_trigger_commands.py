@@ -259,7 +259,9 @@ def test_backfill_runs_what_has_no_row_the_oldest_first(still: Database, clock: 
         f'{{"hour":"backfill {at(10)}"}}',
         f'{{"hour":"backfill {at(11)}"}}',
     ]
-    assert commands.backfill(ID, *span).message.endswith("nothing to run")
+    assert commands.backfill(ID, *span).message.startswith("every instant in this time was started")
+    between = (instant(at(10)) + 1, instant(at(11)) - 1)
+    assert commands.backfill(ID, *between).message.startswith("it has no instant in this time")
 
 
 def test_a_backfill_names_what_it_leaves_out(still: Database, clock: StillClock) -> None:
@@ -307,7 +309,8 @@ def test_backfilled_runs_obey_overlap(still: Database, clock: StillClock) -> Non
     ("span", "most", "problem"),
     [
         ((at(12, 3), at(13, 3)), None, "instants of the past"),
-        ((at(12), at(11)), None, "must not be later"),
+        ((at(12, 3), at(10)), None, "instants of the past"),
+        ((at(10), at(9)), None, "must not be later"),
         ((at(10), at(11)), 0, "1 to 10,000"),
     ],
 )

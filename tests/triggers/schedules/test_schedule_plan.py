@@ -129,6 +129,26 @@ def test_a_window_bounds_what_is_caught_up(bench: TriggerBench, catch_up: str) -
     assert bench.fates() == rest + started
 
 
+@pytest.mark.parametrize(
+    ("hours", "window", "reason"),
+    [
+        (3, 1.5 * HOUR, ", for longer than its window"),
+        (9, None, "; catch_up starts 3 at most"),
+        (9, 5.5 * HOUR, "; catch_up starts 3 at most, and only those within its window"),
+        (9, 2.5 * HOUR, ", for longer than its window"),
+    ],
+)
+def test_what_all_leaves_out_has_its_reason(
+    bench: TriggerBench, hours: int, window: float | None, reason: str
+) -> None:
+    """The window, the maximum, or both."""
+    limits = {} if window is None else {"window_seconds": window}
+    bench.define(every(HOUR, catch_up="all", most=3, **limits))
+    bench.at(hours * HOUR + 120)
+    bench.run_pass()
+    assert str(bench.firings()[0]["reason"]).endswith("asleep" + reason)
+
+
 def test_a_window_that_nothing_fits_in(bench: TriggerBench) -> None:
     """All is missed, and the reason says why."""
     bench.define(every(HOUR, window_seconds=300.0))
