@@ -111,7 +111,7 @@ class LocalTasks:
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
         from agent.cli.client.submission import local_submission
-        from agent.steps.spec.child_workflows import has_children
+        from agent.steps.spec.child_workflows import have_children
 
         private_files.require(self._settings, self._notify)
         submission = local_submission(self._settings, workflow, values, texts, priority)
@@ -119,7 +119,7 @@ class LocalTasks:
         if line := bootstrap.describe_new_database(self._settings):
             self._notify(line)
         bootstrap.open_database(self._settings, create=True)
-        if has_children(graph):
+        if have_children(graph.steps):
             self._record_children(submission.path, graph)
         return self._operator.submit(submission), graph.name
 

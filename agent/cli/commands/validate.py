@@ -123,9 +123,9 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _directories(entries: "list[Entry]") -> list[Path]:
     """Return where workflows are searched that steps run; nowhere if none runs another."""
-    from agent.steps.spec.child_workflows import has_children
+    from agent.steps.spec.child_workflows import have_children
 
-    if not any(entry.workflow and has_children(entry.workflow.graph) for entry in entries):
+    if not any(have_children(entry.readable_steps) for entry in entries):
         return []
     parents = (entry.path.parent for entry in entries)
     return list(dict.fromkeys([session.settings().workflow_directory, *parents]))

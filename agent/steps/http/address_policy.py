@@ -148,10 +148,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
         assert problem is not None
-        error = type(problem)(_not_connected(host, port, problem))
+        unreached = type(problem)(_not_connected(host, port, problem))
         # As the context: httpcore's pool raises it again `from None`, which drops a cause.
-        error.__context__ = problem
-        raise error
+        unreached.__context__ = problem
+        raise unreached
 
     async def connect_unix_socket(
         self,
