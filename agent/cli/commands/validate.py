@@ -186,13 +186,13 @@ def _print(report: "FileReport") -> None:
     if report.problems:
         _print_problems(report)
     else:
-        steps = f"{count} step{'s' if count > 1 else ''}"
+        steps = terminal.counted(count, "step")
         terminal.print_line(f"✓ {report.file}: {report.name}, {steps}", "green")
     for remark in report.remarks:
         terminal.print_line(f"  {remark}", "yellow")
     if report.problems:
-        count = len(report.problems)
-        terminal.print_line(f"✗ {report.file}: {count} problem{'s' if count > 1 else ''}", "red")
+        problems = terminal.counted(len(report.problems), "problem")
+        terminal.print_line(f"✗ {report.file}: {problems}", "red")
     for preview in _previews(report):
         from agent.cli.output import trigger_preview
 

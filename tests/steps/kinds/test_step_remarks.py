@@ -46,7 +46,9 @@ def test_what_will_fail_is_remarked(tmp_path: Path) -> None:
         {"http": {"allow_private": ["localhost", "169.254.0.0/16"]}, "llm": {"model": "echo"}}
     )
     assert set(_remarks(tmp_path, text, allowed)) == {"module", "unknown", "bare", "ftp"}
-    assert set(_remarks(tmp_path, text, None)) == {"module", "bare", "ftp"}, "without settings, less is known"
+    assert set(_remarks(tmp_path, text, None)) == {"module", "bare", "ftp"}, (
+        "without settings, less is known"
+    )
 
 
 def test_problems_do_not_hide_remarks(tmp_path: Path) -> None:
