@@ -33,6 +33,11 @@ class Entry:
     """What the compiler raised where the defect is its own; for the log."""
 
     @property
+    def readable_steps(self) -> tuple[Step, ...]:
+        """The steps of the workflow; of a file with problems, those that have none."""
+        return self.steps if self.workflow is None else tuple(self.workflow.graph.steps)
+
+    @property
     def name(self) -> str | None:
         """The workflow's name, as far as the file could be read."""
         return self.workflow.graph.name if self.workflow is not None else None

@@ -7,12 +7,13 @@ a token.
 """
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from agent.server.access import failed_auth_limiter
 from agent.store.db.database import Database
@@ -57,8 +58,9 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
             for workflow in ("quick", "gated", "signalled")
         ]
         approvals = wait_for(lambda: client.get("/api/v1/approvals").json()["approvals"])
-        description = client.get("/api/v1/openapi.json").raise_for_status().text
-    (directory / "openapi.json").write_text(description, encoding="utf-8")
+        description = client.get("/api/v1/openapi.json").raise_for_status().json()
+    _allow_null_as_no_body(description)
+    (directory / "openapi.json").write_text(json.dumps(description), encoding="utf-8")
     (directory / "schemathesis.toml").write_text(
         _CONFIG.format(task=started[-1], approval=approvals[0]["id"], trigger=trigger_id),
         encoding="utf-8",
@@ -79,6 +81,16 @@ def fuzz(running: Running, directory: Path, *options: str) -> "subprocess.Comple
         text=True,
         check=False,
     )  # fmt: skip
+
+
+def _allow_null_as_no_body(description: dict[str, Any]) -> None:
+    """Let a body that may be left out be null: the API accepts it, and the description does not say so."""
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            body = operation.get("requestBody", {"required": True})
+            for media in () if body.get("required") else body["content"].values():
+                if "$ref" in media["schema"]:
+                    media["schema"] = {"anyOf": [media["schema"], {"type": "null"}]}
 
 
 def main() -> int:

@@ -111,7 +111,7 @@ class LocalTasks:
         self, workflow: str, values: Document, texts: dict[str, str], priority: str | None
     ) -> tuple[str, str]:
         from agent.cli.client.submission import local_submission
-        from agent.steps.spec.child_workflows import has_children
+        from agent.steps.spec.child_workflows import have_children
 
         private_files.require(self._settings, self._notify)
         submission = local_submission(self._settings, workflow, values, texts, priority)
@@ -119,7 +119,7 @@ class LocalTasks:
         if line := bootstrap.describe_new_database(self._settings):
             self._notify(line)
         bootstrap.open_database(self._settings, create=True)
-        if has_children(graph):
+        if have_children(graph.steps):
             self._record_children(submission.path, graph)
         return self._operator.submit(submission), graph.name
 
@@ -155,24 +155,32 @@ class LocalTasks:
 
     def retry(self, task_id: str, *, is_latest: bool = False) -> "CommandResult":
         with self._audited("retry", task=task_id):
-            if is_latest:
-                self._record_newest(task_id)
+            self._record_newest(task_id, is_chosen=is_latest)
             return self._operator.retry(task_id, is_latest=is_latest)
 
     def fork(
         self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
     ) -> "CommandResult":
         with self._audited("fork", task=task_id, step=from_step):
-            if is_latest:
-                self._record_newest(task_id)
+            self._record_newest(task_id, is_chosen=is_latest)
             return self._operator.fork(task_id, from_step, edited, is_latest=is_latest)
 
-    def _record_newest(self, task_id: str) -> None:
-        """Record the workflow's file as it is now: without a daemon, this is what notices a change."""
-        from agent.daemon import workflow_sync
+    def _record_newest(self, task_id: str, *, is_chosen: bool) -> None:
+        """Record the workflow's file as it is now: without a daemon, this is what notices a change.
 
-        private_files.require(self._settings, self._notify)
-        workflow_sync.record_newest(self._database, self.task(task_id)["workflow"])
+        Unless the newest version is chosen, a file that cannot be taken stops nothing.
+        """
+        from agent.cli.errors import CommandError
+        from agent.config.file_exposure import ExposedError
+        from agent.daemon import workflow_sync
+        from agent.workflows.diagnostics import WorkflowError
+
+        try:
+            private_files.require(self._settings, self._notify)
+            workflow_sync.record_newest(self._database, self.task(task_id)["workflow"])
+        except (CommandError, ExposedError, WorkflowError):
+            if is_chosen:
+                raise
 
     def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "CommandResult":
         with self._audited("resolve", task=task_id, step=step, verdict=verdict):

@@ -68,14 +68,10 @@ def install(
 @app.command("status")
 def status(*, name: NameOption = "agent", as_json: JsonOption = False) -> None:
     """Show whether the service runs."""
-    from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
 
     manager = _manager()
-    if not manager.file(name).is_file():
-        raise CommandError(
-            f"there is no service {name!r}: `agent service install` installs it", Exit.REFUSED
-        )
+    _require_installed(manager, name)
     state = manager.state(name)
     if as_json:
         terminal.print_json({"name": name, "file": str(manager.file(name)), **state})
@@ -96,7 +92,9 @@ def logs(
 
     settings = session.settings()
     log_file = (settings.home / f"{name}.log").absolute()
-    command = _manager().logs_command(name, log_file, lines, is_following=follow)
+    manager = _manager()
+    _require_installed(manager, name)
+    command = manager.logs_command(name, log_file, lines, is_following=follow)
     try:
         completed = subprocess.run(command, check=False)
     except FileNotFoundError:
@@ -131,6 +129,15 @@ def _manager(*, is_printing: bool = False) -> "ServiceManager":
     if not is_printing:
         session.require_person("manage services")
     return definition.manager_of()
+
+
+def _require_installed(manager: "ServiceManager", name: str) -> None:
+    from agent.cli.errors import CommandError, Exit
+
+    if not manager.file(name).is_file():
+        raise CommandError(
+            f"there is no service {name!r}: `agent service install` installs it", Exit.REFUSED
+        )
 
 
 def _note_environment() -> None:

@@ -1,7 +1,7 @@
 """`agent status`: the agent at a glance, with the next command for each thing that needs a person."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from agent.cli import invocation, session
 from agent.cli.errors import Exit
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 Row = tuple[str, str, str, str | None]
 """What it is about, what there is to say, the next command, and a colour."""
+_INDENT: Final = 16
+_WIDEST: Final = 52
+"""The column of commands begins there at the latest."""
 
 
 def status(
@@ -96,13 +99,30 @@ def _print(document: Document) -> None:
     agent = document["agent"]
     terminal.print_line(_headline(agent), "bold" if agent["running"] else "yellow")
     rows = [*_places(document), *(_overview(document) if "tasks" in document else ())]
-    program = invocation.program()
-    width = max((len(text) for _, text, command, _ in rows if command), default=0)
-    for what, text, command, style in rows:
-        line = f"  {what:<14}{text}"
-        if command:
-            line = f"  {what:<14}{text:<{min(width, 52)}}  {program} {command}"
+    for line, style in lines(rows, invocation.program(), terminal.width()):
         terminal.print_line(line, style)
+
+
+def lines(rows: list[Row], program: str, width: int | None) -> Iterator[tuple[str, str | None]]:
+    """Yield rows as lines with their colours: the commands in one column, or where they fit."""
+    texts = [
+        text
+        for _, text, command, _ in rows
+        if command and (width is None or _INDENT + len(f"{text}  {program} {command}") <= width)
+    ]
+    column = min(max(map(len, texts), default=0), _WIDEST)
+    for what, text, command, style in rows:
+        line = f"  {what:<{_INDENT - 2}}{text}"
+        follow = f"{program} {command}"
+        if not command:
+            yield line, style
+        elif width is None or max(len(line), _INDENT + column) + len(follow) + 2 <= width:
+            yield f"{line:<{_INDENT + column}}  {follow}", style
+        elif len(line) + len(follow) + 2 <= width:
+            yield f"{line}  {follow}", style
+        else:
+            yield line, style
+            yield " " * _INDENT + follow, style
 
 
 def _headline(agent: Document) -> str:
@@ -142,14 +162,15 @@ def _overview(document: Document) -> Iterator[Row]:
 
 def _attention(document: Document) -> Iterator[Row]:
     """Yield what needs a person, with the command that deals with the first of each kind."""
-    from agent.cli.output.terminal import one_line, short
+    from agent.cli.output.terminal import counted, one_line, quoted_step, short
 
     if first := document["questions"]["first"]:
         text = f"{document['questions']['count']} open: {one_line(first[0]['message'], 36)}"
         yield "questions", text, f"approvals {short(first[0]['id'])}", "yellow"
     if first := document["unknown"]["first"]:
-        task, step = short(first[0]["task"]), first[0]["step"]
-        text = f"{document['unknown']['count']} effect(s): {one_line(first[0]['action'], 30)}"
+        task, step = short(first[0]["task"]), quoted_step(first[0]["step"])
+        effects = counted(document["unknown"]["count"], "effect")
+        text = f"{effects}: {one_line(first[0]['action'], 30)}"
         yield "unknown", text, f"resolve {task} {step} --done|--retry|--fail", "yellow"
     if first := document["failed"]["first"]:
         text = f"{document['failed']['count']} in the last day: {first[0]['workflow']}"

@@ -123,9 +123,9 @@ def _read(path: Path, *, is_trusted: bool) -> "Entry":
 
 def _directories(entries: "list[Entry]") -> list[Path]:
     """Return where workflows are searched that steps run; nowhere if none runs another."""
-    from agent.steps.spec.child_workflows import has_children
+    from agent.steps.spec.child_workflows import have_children
 
-    if not any(entry.workflow and has_children(entry.workflow.graph) for entry in entries):
+    if not any(have_children(entry.readable_steps) for entry in entries):
         return []
     parents = (entry.path.parent for entry in entries)
     return list(dict.fromkeys([session.settings().workflow_directory, *parents]))
@@ -186,13 +186,13 @@ def _print(report: "FileReport") -> None:
     if report.problems:
         _print_problems(report)
     else:
-        steps = f"{count} step{'s' if count > 1 else ''}"
+        steps = terminal.counted(count, "step")
         terminal.print_line(f"✓ {report.file}: {report.name}, {steps}", "green")
     for remark in report.remarks:
         terminal.print_line(f"  {remark}", "yellow")
     if report.problems:
-        count = len(report.problems)
-        terminal.print_line(f"✗ {report.file}: {count} problem{'s' if count > 1 else ''}", "red")
+        problems = terminal.counted(len(report.problems), "problem")
+        terminal.print_line(f"✗ {report.file}: {problems}", "red")
     for preview in _previews(report):
         from agent.cli.output import trigger_preview
 

@@ -74,7 +74,7 @@ def show(
         terminal.print_line(f"input {key}: {terminal.one_line(keys)}")
     for version_row in document["versions"]:
         terminal.print_line(
-            f"version {version_row['version']}  {terminal.moment(version_row['created_at'])}  {version_row['tasks']} tasks"
+            f"version {version_row['version']}  {terminal.moment(version_row['created_at'])}  {terminal.counted(version_row['tasks'], 'task')}"
             + ("  removed" if version_row["removed_at"] else ""),
             "dim",
         )

@@ -1,6 +1,7 @@
 """A step as text: each attempt with what it was given, what it did and what came of it."""
 
 import json
+from operator import itemgetter
 from typing import Any, Final
 
 from agent.cli import invocation
@@ -9,6 +10,7 @@ from agent.cli.output.terminal import print_line, short
 
 MAX_VALUE: Final = 2_000
 """The characters of a value that are shown; `--json` has all of it."""
+_MAX_QUESTION: Final = 400
 MAX_LOG_LINES: Final = 40
 _MAX_LINE: Final = 100
 """A longer JSON value is printed on several lines."""
@@ -66,10 +68,10 @@ class _StepView:
         self._print_calls(
             [call for call in self._document["calls"] if call["attempt"] == attempt["attempt"]]
         )
-        for question in attempt["approvals"]:
-            print_line(f"  {_question(question)}")
-        for wait in attempt["waits"]:
-            if line := _wait(wait):
+        asked = [(question["asked_at"], _question(question)) for question in attempt["approvals"]]
+        waited = [(wait["since"], _wait(wait)) for wait in attempt["waits"]]
+        for _, line in sorted(asked + waited, key=itemgetter(0)):
+            if line:
                 print_line(f"  {line}")
         self._print_log(attempt)
         if attempt["traceback"]:
@@ -124,7 +126,7 @@ class _StepView:
             return
         print_line("  log:", "bold")
         if len(lines) > MAX_LOG_LINES or attempt["log_clipped"]:
-            command = f"logs {short(self._document['task'])} {_quoted(self._document['step'])}"
+            command = f"logs {short(self._document['task'])} {terminal.quoted_step(self._document['step'])}"
             left = max(len(lines) - MAX_LOG_LINES, 0)
             more = f"{left:,} earlier lines" if not attempt["log_clipped"] else "earlier lines"
             print_line(f"    … {more}: {invocation.program()} {command}", "dim")
@@ -154,7 +156,7 @@ class _StepView:
         left = (document["parallel_count"] or 0) - len(shown)
         if left > 0:
             print_line(f"… {left:,} more")
-        command = f"show {short(document['task'])} {_quoted(shown[0]['name'])}"
+        command = f"show {short(document['task'])} {terminal.quoted_step(shown[0]['name'])}"
         print_line(f"  {invocation.program()} {command}   shows one of them")
 
     def print_end(self) -> None:
@@ -163,7 +165,7 @@ class _StepView:
             print_line("")
             print_line(f"total: {transcript.used(document['usage'])}")
         if self._is_cut:
-            step = _quoted(document["step"])
+            step = terminal.quoted_step(document["step"])
             of = f"{invocation.program()} show {short(document['task'])} {step}"
             print_line("")
             print_line(f"Long values are cut: {of} --json has all of them,", "dim")
@@ -194,11 +196,6 @@ class _StepView:
         return f"{text[:MAX_VALUE]}… ({len(text):,} characters)"
 
 
-def _quoted(step: str) -> str:
-    """Return a step's name as a word of a shell: the brackets of an item are a pattern there."""
-    return f"'{step}'" if "[" in step else step
-
-
 def _shown_status(attempt: dict[str, Any]) -> str:
     return "failed" if attempt["status"] == "lost" else str(attempt["status"])
 
@@ -215,7 +212,7 @@ def _ran_by(executor: dict[str, Any]) -> str:
 
 
 def _question(question: dict[str, Any]) -> str:
-    question_line = f"asked: {terminal.one_line(question['message'], 120)}"
+    question_line = f"asked: {terminal.one_line(question['message'], _MAX_QUESTION)}"
     if question["decided_at"] is None:
         return f"{question_line} ({question['status']})"
     by = f" by {question['by']}" if question["by"] else ""

@@ -12,6 +12,8 @@ _SHORTEST: Final = 8
 """Columns narrower than this are not clipped: ids, statuses, numbers."""
 _ROOM: Final = 12
 """The least cells of a column that may be left out."""
+_READABLE: Final = 24
+"""The least cells of the other columns, where they have more to say, beside one that may be left out."""
 
 Cell = str
 Row = Sequence[Cell]
@@ -27,7 +29,8 @@ def lines(
     """Return the heading and the rows as cells, padded and clipped so that a line fits.
 
     Without a width nothing is clipped. The widest columns are clipped first. Optional columns are
-    left out where they would be too narrow, as are those in which all cells are empty.
+    left out where they, or others because of them, would be too narrow, and where all their cells are
+    empty.
     """
     table = [list(columns), *map(list, rows)]
     shown = [
@@ -38,7 +41,12 @@ def lines(
     natural = {index: max(cell_width(row[index]) for row in table) for index in shown}
     widths = _fitted(natural, width)
     for index in sorted(set(shown) & optional, reverse=True):
-        if widths[index] < min(natural[index], _ROOM):
+        takes_room = any(
+            cells < min(natural[other], _READABLE)
+            for other, cells in widths.items()
+            if other not in optional
+        )
+        if takes_room or widths[index] < min(natural[index], _ROOM):
             del natural[index]
             widths = _fitted(natural, width)
     return [

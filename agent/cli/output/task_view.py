@@ -256,9 +256,8 @@ def _print_need(on: dict[str, Any], task: str) -> None:
         if "now" in on:
             print_line(f"  sent, result unknown:       {terminal.one_line(on['was'], 2000)}")
             print_line(f"  what --retry would send:    {terminal.one_line(on['now'], 2000)}")
-        print_line(
-            f"  {invocation.program()} resolve {task} {on['step']} --done | --retry | --fail"
-        )
+        step = terminal.quoted_step(on["step"])
+        print_line(f"  {invocation.program()} resolve {task} {step} --done | --retry | --fail")
 
 
 def _print_question(on: dict[str, Any], where: str) -> None:
@@ -288,7 +287,8 @@ def _print_hints(document: dict[str, Any]) -> None:
     if document["status"] in ("failed", "canceled"):
         failed = (document["error"] or {}).get("step")
         if failed:
-            print_line(f"  {invocation.program()} show {task} {failed}   shows each attempt of it")
+            step = terminal.quoted_step(failed)
+            print_line(f"  {invocation.program()} show {task} {step}   shows each attempt of it")
         print_line(f"  {invocation.program()} logs {task}     shows the output of its steps")
         forking = _fork_of(document)
         if forking is not None:

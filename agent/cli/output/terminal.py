@@ -248,6 +248,16 @@ def ago(instant: str | None) -> str:
     return f"{int(seconds // 86_400)} d ago"
 
 
+def quoted_step(name: str) -> str:
+    """Return a step's name as a word of a shell: the brackets of an item are a pattern there."""
+    return f"'{name}'" if "[" in name else name
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: the noun has the plural, unless there is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def one_line(value: Any, width: int = 60) -> str:
     """Return any value as one line of limited width."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

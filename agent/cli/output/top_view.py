@@ -55,9 +55,8 @@ def _headline(load: dict[str, Any]) -> str:
     taken, total = load["slots"]["taken"], load["slots"]["total"]
     filled = 0 if not total else min(_BAR, round(_BAR * taken / total))
     bar = "█" * filled + "·" * (_BAR - filled)
-    workers = len(load["workers"])
-    noun = "worker" if workers == 1 else "workers"
-    return f"{workers} {noun}  slots {bar} {taken}/{total}  {terminal.moment(load['at'])}"
+    workers = terminal.counted(len(load["workers"]), "worker")
+    return f"{workers}  slots {bar} {taken}/{total}  {terminal.moment(load['at'])}"
 
 
 def _queue(now: Sample, before: Sample | None) -> str:
@@ -72,7 +71,8 @@ def _queue(now: Sample, before: Sample | None) -> str:
     if queue["schedule_lag_seconds"] > 1:
         text += f"; schedules {terminal.duration(queue['schedule_lag_seconds'])} late"
     if load["questions"] or load["unknown"]:
-        text += f"; {load['questions']} questions, {load['unknown']} unknown effects"
+        questions = terminal.counted(load["questions"], "question")
+        text += f"; {questions}, {terminal.counted(load['unknown'], 'unknown effect')}"
     return text
 
 

@@ -83,5 +83,6 @@ def _until(timer: Timer, error: dict[str, Any] | None) -> str:
         return f"waits {until}"
     known = _known_of_effect(error)
     if known is not None:
-        return f"its effect {known}; {_AT[str(timer.on_unknown)]} at {terminal.moment(instant)}"
+        happened = f"its effect {known}" if known.startswith("was ") else known
+        return f"{happened}; {_AT[str(timer.on_unknown)]} at {terminal.moment(instant)}"
     return f"its effect may still be running {until}; then {then}"

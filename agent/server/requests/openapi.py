@@ -72,8 +72,21 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 operation["security"] = [] if scope == "public" else [{"token": [scope]}]
                 if route.body_field is not None:
                     operation["responses"]["415"] = problem_response("The body is not JSON")
+                    _leave_out_null(operation["requestBody"])
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _leave_out_null(body: dict[str, Any]) -> None:
+    """Describe a body that may be left out by its model alone: null counts as no body.
+
+    Generators of clients make a body of two types that must be sent.
+    """
+    for media in body["content"].values():
+        choices = media.get("schema", {}).get("anyOf", ())
+        models = [choice for choice in choices if choice != {"type": "null"}]
+        if len(models) == 1 < len(choices):
+            media["schema"] = models[0]
 
 
 def _tags(app: FastAPI) -> list[dict[str, Any]]:

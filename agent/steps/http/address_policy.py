@@ -148,7 +148,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
         assert problem is not None
-        raise type(problem)(_not_connected(host, port, problem)) from problem
+        unreached = type(problem)(_not_connected(host, port, problem))
+        # As the context: httpcore's pool raises it again `from None`, which drops a cause.
+        unreached.__context__ = problem
+        raise unreached
 
     async def connect_unix_socket(
         self,

@@ -3,9 +3,18 @@
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Final
 
 import httpcore
 import httpx
+
+_WORDS: Final = (
+    (
+        (httpcore.ReadError, httpcore.WriteError, httpx.ReadError, httpx.WriteError),
+        "the connection broke",
+    ),
+    ((httpcore.RemoteProtocolError, httpx.RemoteProtocolError), "no valid response"),
+)
 
 
 def transport_code(exception: BaseException) -> str:
@@ -23,8 +32,8 @@ def transport_code(exception: BaseException) -> str:
 
 
 def described(error: Exception) -> str:
-    """Return an error of a connection in words; the name of its class only where it says more."""
-    text = str(error)
+    """Return an error of a connection in words; the name of its class only where nothing else says it."""
+    text = str(error).rstrip(".")
     if text and isinstance(
         error,
         httpcore.ConnectError | httpcore.ConnectTimeout | httpx.ConnectError | httpx.ConnectTimeout,
@@ -34,6 +43,9 @@ def described(error: Exception) -> str:
         return "no connection in time"
     if not text and isinstance(error, httpcore.ReadTimeout | httpx.ReadTimeout):
         return "no response in time"
+    for classes, words in _WORDS:
+        if isinstance(error, classes):
+            return f"{words}: {text}".rstrip(": ")
     return f"{type(error).__name__}: {text}".rstrip(": ")
 
 

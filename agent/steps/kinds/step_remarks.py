@@ -27,9 +27,8 @@ def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None
 
     `known` are the workflows beside it. Without settings, what depends on them is not checked.
     """
-    steps = entry.workflow.graph.steps if entry.workflow is not None else entry.steps
     lines: list[str] = []
-    for step in steps:
+    for step in entry.readable_steps:
         try:
             remarks = list(_about(step, entry.path, known, settings))
         except Exception as error:
@@ -53,8 +52,8 @@ def _about(
             yield from _about_child(step, known)
         case "llm" | "agent" if settings is not None:
             yield from _about_model(step, settings)
-        case "http" if settings is not None:
-            yield from _about_address(step, settings)
+        case "http":
+            yield from _about_addresses(step, settings)
 
 
 def executor_problem(name: str, settings: "Settings") -> str | None:
@@ -128,22 +127,41 @@ def _about_model(step: Step, settings: "Settings") -> Iterator[str]:
         yield str(error) + (f"; {hint}" if hint else "")
 
 
-def _about_address(step: Step, settings: "Settings") -> Iterator[str]:
-    """Remark on an address that steps may not reach; names are not resolved."""
+def _about_addresses(step: Step, settings: "Settings | None") -> Iterator[str]:
+    """Remark on addresses that no request can have, or that steps may not reach."""
     reconcile = step.config.get("reconcile")
     parts = [step.config, reconcile if isinstance(reconcile, dict) else {}]
     for url in (part.get(method) for part in parts for method in METHODS):
-        host = _host(url) if isinstance(url, str) else None
-        address = None if host is None else _address(host)
-        if host is None or address is None:
+        if not isinstance(url, str):
             continue
-        from agent.steps.http.address_policy import AddressPolicy
+        if not _may_be_web_address(url):
+            yield f"{url} will be refused: an address begins with https:// or http://"
+        elif settings is not None:
+            yield from _about_host(url, settings)
 
-        if not AddressPolicy(settings.http.allow_private).allows(host, address):
-            yield (
-                f"{host} is not a public address and will be refused; to allow it, set"
-                f' allow_private = ["{host}"] in [http] of the configuration'
-            )
+
+def _may_be_web_address(url: str) -> bool:
+    """Whether an address has a scheme of the web, or one that a template may give it."""
+    literal, brace, _ = url.partition("{")
+    scheme, mark, _ = literal.partition("://")
+    if mark:
+        return scheme.lower() in ("http", "https")
+    return bool(brace) and not {"/", "."} & set(literal)
+
+
+def _about_host(url: str, settings: "Settings") -> Iterator[str]:
+    """Remark on an address that is not public; names are not resolved."""
+    host = _host(url)
+    address = None if host is None else _address(host)
+    if host is None or address is None:
+        return
+    from agent.steps.http.address_policy import AddressPolicy
+
+    if not AddressPolicy(settings.http.allow_private).allows(host, address):
+        yield (
+            f"{host} is not a public address and will be refused; to allow it, set"
+            f' allow_private = ["{host}"] in [http] of the configuration'
+        )
 
 
 def _host(url: str) -> str | None:

@@ -1,8 +1,9 @@
 """Which workflows the steps of a graph may start as child tasks."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from agent.workflows.graph import Graph
+from agent.workflows.graph import Step
 
 
 def workflows_of(config: dict[str, Any]) -> list[str]:
@@ -13,9 +14,9 @@ def workflows_of(config: dict[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def has_children(graph: Graph) -> bool:
-    """Whether a workflow may run others as child tasks."""
+def have_children(steps: Iterable[Step]) -> bool:
+    """Whether some of a workflow's steps may run others as child tasks."""
     return any(
         step.kind == "workflow" or (step.kind == "agent" and workflows_of(step.config))
-        for step in graph.steps
+        for step in steps
     )

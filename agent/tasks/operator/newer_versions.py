@@ -4,12 +4,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from agent.store.db.database import Connection
-from agent.store.engine import workflow_versions
+from agent.store.engine import task_rows, workflow_versions
 from agent.tasks.errors import RefusedError
 from agent.tasks.rules.retries.retry_fork import NewestVersion
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.workflows.compile.inputs import InputError
+
+
+def already_retried(tx: Connection, again: str, *, is_latest: bool) -> str:
+    """Say that a task was retried before; and that its version stays, where the newest was asked for."""
+    message = f"already retried as {again}"
+    name, version = task_rows.workflow_of(tx, again)
+    newest = workflow_versions.latest_number(tx, name)
+    if not is_latest or newest is None or newest <= version:
+        return message
+    return (
+        f"{message}, on version {version}; version {newest} of {name} is newer:"
+        " once that task has ended, retry it with --latest"
+    )
 
 
 class NewerVersions:

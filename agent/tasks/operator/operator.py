@@ -150,7 +150,8 @@ class Operator:
             old = self._locks.lock(tx, task_id)
             again = lineage.retried_as(tx, task_id)
             if again is not None:
-                return CommandResult(False, f"already retried as {again}", again)
+                message = newer_versions.already_retried(tx, again, is_latest=is_latest)
+                return CommandResult(False, message, again)
             state_table.check("retry", old.task.status)
             below = lineage.open_descendant(tx, task_id)
             if below is not None:

@@ -1,7 +1,7 @@
 """What listed tasks wait for: a few entries for each task, and the words for them.
 
 An entry has `what`, one of `WHAT`, and `count`, how many steps wait for the same. `signal` has its
-`name`; `time` and `retry` have `until`; `person` and `unknown` have the `approval` and its `message`;
+`name`; `time`, `effect` (one whose result is unknown, and that may still be running) and `retry` have `until`; `person` and `unknown` have the `approval` and its `message`;
 `turn` has the `task` that answers first; `worker` has the `queue`; `child` has, as `waiting_for`, what the `task` waits for: the
 child, or the one of its own children that needs a person most.
 """
@@ -29,6 +29,7 @@ WHAT: Final = (
     "turn",
     "store",
     "worker",
+    "effect",
     "time",
     "retry",
 )
@@ -91,6 +92,8 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
             return f"waits for a worker of the queue {first['queue']!r}"
         case "retry":
             return f"tries again at {moment(first['until'])}"
+        case "effect":
+            return f"waits for its effect until {moment(first['until'])}"
         case "time":
             return f"waits until {moment(first['until'])}"
         case other:
@@ -120,8 +123,8 @@ def _entry(row: dict[str, Any]) -> Document | None:
             return {"what": "store", "until": to_iso(row["wake_at"])}
         case Timer(turn_after=str() as task_id):
             return {"what": "turn", "task": task_id}
-        case Timer(at):
-            return {"what": "time", "until": to_iso(at)}
+        case Timer(at, on_unknown):
+            return {"what": "time" if on_unknown is None else "effect", "until": to_iso(at)}
         case Work(_, queue):
             return {"what": "worker", "queue": queue}
         case Child(str() as task_id):

@@ -1,6 +1,6 @@
 """Finds a step's kind among its keys and checks that kind's own keys."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent.core.quick_classes.quick_dataclasses import dataclass, field
@@ -54,7 +54,7 @@ def choose_kind(
     named = [key for key in step if key in kinds or key in PLANNED]
     unknown = [key for key in step if key not in named and key not in STEP_WORDS]
     choice.problems += [
-        source.problem((*path, key), *_unknown_key(key, step[key], bool(named), kinds))
+        source.problem((*path, key), *_unknown_key(key, step, named, kinds))
         for key in unknown[:_MOST_UNKNOWN]
     ]
     if len(unknown) > _MOST_UNKNOWN:
@@ -115,15 +115,20 @@ def _check_editable(
 
 
 def _unknown_key(
-    key: str, value: Any, has_kind: bool, kinds: Mapping[str, KindSpec]
+    key: str, step: Mapping[str, Any], named: Sequence[str], kinds: Mapping[str, KindSpec]
 ) -> tuple[str, str | None]:
+    for kind in named:
+        if kind in kinds and key in known_keys(kinds[kind].model, ()):
+            indent = f"indent it: it belongs to {kind}"
+            within = f"write it within {kind}: it is a key of that"
+            return f"a step has no key {key!r}", indent if step[kind] is None else within
     elsewhere = _ELSEWHERE.get(key)
     hint = f"did you mean {elsewhere!r}?" if elsewhere in (*STEP_WORDS, *kinds) else None
-    if has_kind:
+    if named:
         words: list[str] = [*STEP_WORDS, *kinds]
         return f"a step has no key {key!r}", hint or did_you_mean(key, words)
     hint = hint or did_you_mean(key, [*kinds, *STEP_WORDS]) or _available(kinds)
-    if isinstance(value, dict):
+    if isinstance(step[key], dict):
         return f"there is no kind of step {key!r}", hint
     return f"a step has no key {key!r}, and this one has no kind", hint
 

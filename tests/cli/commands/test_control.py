@@ -66,6 +66,19 @@ def test_pause_resume_cancel_and_their_repetition(cli: Cli, task: str) -> None:
     assert cli("resume", task, code=3).err.startswith("agent: ")
 
 
+def test_without_an_agent_a_retry_notices_a_changed_file(cli: Cli) -> None:
+    """It says that there is a newer version; a broken file stops only who chooses it."""
+    failing = CHAIN.replace("wait: {signal: go}", "wait: 1ms")
+    file = cli.write("chain.yaml", failing)
+    task = cli("run", "chain.yaml", "--json", code=1).json["id"]
+    file.write_text("name: chain\nsteps: {}\n", encoding="utf-8")
+    assert "steps" in cli("retry", task, "--latest", code=2).err
+    assert "is newer" not in cli("fork", task, "--from", "third").out
+    file.write_text(failing.replace("exit 3", "exit 0"), encoding="utf-8")
+    assert "version 2 of chain is newer" in cli("fork", task, "--from", "third").out
+    assert "version 2 of chain is newer" in cli("retry", task).out
+
+
 def test_commands_that_the_state_does_not_allow_are_refused(cli: Cli, task: str) -> None:
     """A running task cannot be retried, and only a step with an unknown call can be resolved."""
     cli("retry", task, code=3)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.cli.commands import status
 from tests.support.cli import Cli
 
 FAILING = "name: failing\nsteps:\n  fail: {shell: {argv: ['false'], effect: none}}\n"
@@ -81,3 +82,22 @@ def test_stop_now_does_not_wait_for_steps(cli: Cli) -> None:
         assert "still runs after 0.2 s" in cli("stop", "--timeout", "0.2", code=3).err
         assert cli("stop", "--now", "--json").json["message"] == "stopped"
     cli("cancel", task)
+
+
+def test_lines_fit_the_terminal() -> None:
+    """A command stands behind its text in one column; where there is no room, on a line of its own."""
+    rows: list[status.Row] = [
+        ("tasks", "1 waiting", "tasks", None),
+        ("unknown", "1 effect: pay", "resolve c7f03940 pay --done|--retry|--fail", "yellow"),
+        ("next", "heartbeat:beat in 12.6 s, backup:nightly in 6 h 47 min", "schedules", None),
+    ]
+    shown = [line for line, _ in status.lines(rows, "agent", 80)]
+    assert max(map(len, shown)) <= 80
+    assert shown[0].index("agent") == 16 + len("1 effect: pay") + 2
+    assert [line.strip() for line in shown[1:]] == [
+        "unknown       1 effect: pay  agent resolve c7f03940 pay --done|--retry|--fail",
+        "next          heartbeat:beat in 12.6 s, backup:nightly in 6 h 47 min",
+        "agent schedules",
+    ]
+    whole = [line for line, _ in status.lines(rows, "agent", None)]
+    assert [line.index("agent") for line in whole[:2]] == [70, 70]

@@ -113,3 +113,13 @@ def _library(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module.__file__ = str(file)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return file
+
+
+def test_a_problem_does_not_hide_the_workflows_beside_a_file(cli: Cli) -> None:
+    """The child is there: nothing else may be said of it, whatever else is wrong."""
+    cli("init")
+    cli.write("workflows/other.yaml", OTHER)
+    cli.write("workflows/flow.yaml", FLOW + "  wrong: {shel: {argv: [x]}}\n")
+    report = cli("validate", "workflows/flow.yaml", "--json", code=2).json["files"][0]
+    assert report["problems"]
+    assert not any("child" in remark for remark in report["remarks"])

@@ -1,8 +1,13 @@
 """`agent show TASK STEP`: each attempt, whatever the kind of the step."""
 
+import copy
 import re
 import shlex
 
+import pytest
+
+from agent.cli.output import step_view
+from agent.server.examples.steps import STEP_INSPECTION
 from tests.support.cli import Cli
 
 WORKFLOW = """
@@ -72,3 +77,34 @@ def test_a_long_log_is_cut_and_the_command_for_the_rest_works(cli: Cli) -> None:
     assert hint is not None
     whole = cli(*shlex.split(hint[1])).out
     assert whole.count("line ") == 60
+
+
+def test_waits_and_questions_are_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """First the attempt waited until the effect could no longer run, then it asked; in whole sentences."""
+    document = copy.deepcopy(STEP_INSPECTION)
+    [attempt] = document["attempts"]
+    question = (
+        "`POST https://bank.example/payments` of step pay started; " + "it was cut off. " * 10
+    )
+    attempt["waits"] = [
+        {
+            "on": {"timer": 1_790_000_000_000_000, "in_doubt": "ask"},
+            "since": "2026-11-18T19:56:37.923Z",
+            "until": "2026-11-18T19:57:47.000Z",
+            "result": None,
+        }
+    ]
+    attempt["approvals"] = [
+        {
+            "message": f"{question}Did it happen?",
+            "asked_at": "2026-11-18T19:57:47.100Z",
+            "decided_at": None,
+            "status": "pending",
+            "by": None,
+            "edits": None,
+        }
+    ]
+    step_view.print_step(document)
+    shown = capsys.readouterr().out
+    assert 0 < shown.index("its effect may still be running") < shown.index("asked: ")
+    assert "Did it happen? (pending)" in shown

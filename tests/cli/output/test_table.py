@@ -45,6 +45,8 @@ def test_an_optional_column_needs_room() -> None:
     """The input is left out at 40 columns, and where no task has one."""
     assert "input" in _text(80)[0]
     assert "input" not in _text(40)[0]
+    assert "input" not in _text(70)[0], "it would take the room of the remarks"
+    assert "input" in _text(70, ROWS[:1])[0]
     assert "input" not in _text(None, [("4fd77932", "hello v1", "", "")])[0]
 
 

@@ -57,6 +57,21 @@ def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -
 
 
 @pytest.mark.parametrize(
+    ("happened", "words"),
+    [
+        ("POST http://x/ was answered with status 500", "its effect was answered with status 500"),
+        ("no valid response: cut off", "no valid response: cut off"),
+    ],
+)
+def test_a_wait_for_an_effect_says_what_is_known_of_it(happened: str, words: str) -> None:
+    """And what follows when."""
+    on = {"timer": 4_000_000_000_000_000, "in_doubt": "ask"}
+    error = {"class": "unknown", "message": f"{happened}; whether it took effect is unknown"}
+    text = task_view.reason(step(status="waiting", waiting_on=on, error=error), "running")
+    assert text.startswith(f"{words}; will ask at 20")
+
+
+@pytest.mark.parametrize(
     ("number", "code", "shown"),
     [
         (4, "attempts_exhausted", "3 of 3"),

@@ -54,7 +54,7 @@ def test_what_needs_a_person_is_named() -> None:
     assert lines[0].startswith("0 workers")
     assert lines[1] == (
         "queue: 1,234 due, the oldest for 1 h 00 min; schedules 1 min 30 s late;"
-        " 2 questions, 1 unknown effects"
+        " 2 questions, 1 unknown effect"
     )
     assert "worker: none" in lines
 

@@ -147,3 +147,4 @@ def test_without_systemd_the_command_says_so(cli: Cli) -> None:
     assert not Systemd().file("agent").exists()
     missing = json.loads(cli("service", "status", "--json", code=3).out)
     assert "there is no service" in missing["error"]["message"]
+    assert "there is no service" in cli("service", "logs", code=3).err

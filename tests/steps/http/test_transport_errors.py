@@ -40,15 +40,17 @@ def test_the_cause_decides_the_code(cause: BaseException, code: str) -> None:
         (_raised_from(ssl.SSLError("no handshake")), "no TLS connection: no connection"),
         (httpcore.ConnectTimeout(), "no connection in time"),
         (httpcore.ReadTimeout(), "no response in time"),
-        (httpcore.ReadError(), "ReadError"),
-        (httpcore.RemoteProtocolError("no end"), "RemoteProtocolError: no end"),
+        (httpcore.ReadError(), "the connection broke"),
+        (httpcore.WriteError("reset."), "the connection broke: reset"),
+        (httpcore.RemoteProtocolError("no end"), "no valid response: no end"),
+        (httpcore.PoolTimeout("busy"), "PoolTimeout: busy"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_problem_is_described_without_the_names_of_libraries(
     problem: Exception, words: str
 ) -> None:
-    """Where the message says what happened; otherwise the name of the error is all there is."""
+    """Where it is known what happened; otherwise the name of the error is all there is."""
     assert described(problem) == words
 
 

@@ -169,11 +169,13 @@ def test_an_answer_that_does_not_come_in_time(method: str, expected: str) -> Non
     with_server(main)
 
 
-@pytest.mark.parametrize("how", ["refused", "dns", "tls"])
+@pytest.mark.parametrize(
+    ("how", "code"), [("refused", "refused"), ("dns", "dns"), ("no TLS", "timeout")]
+)
 def test_a_request_that_was_not_sent_is_a_definite_failure(
-    how: str, monkeypatch: pytest.MonkeyPatch
+    how: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused, not resolved and no TLS: an effect may be retried with a new key."""
+    """Refused, not resolved and no TLS: an effect may be retried with a new key; each has its code."""
     resolve_as(monkeypatch, {"nowhere.example": None})
     # The server waits for a request and does not answer the TLS handshake: that is given up.
     monkeypatch.setattr(client, "CONNECT_SECONDS", 2.0)
@@ -183,13 +185,13 @@ def test_a_request_that_was_not_sent_is_a_definite_failure(
             urls = {
                 "refused": closed,
                 "dns": "http://nowhere.example/",
-                "tls": server.url("/it").replace("http:", "https:"),
+                "no TLS": server.url("/it").replace("http:", "https:"),
             }
             trial = http({"post": urls[how]})
             outcome = await attempt(trial)
         assert outcome_name(outcome) == "retry"
         assert isinstance(outcome, Retry)
-        assert outcome.error.kind == "transport"
+        assert (outcome.error.code, outcome.error.kind) == (code, "transport")
         assert "Error" not in outcome.error.message
         if how == "refused":
             assert (

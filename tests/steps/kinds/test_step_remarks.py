@@ -19,6 +19,9 @@ steps:
   here: {http: {post: "http://localhost:8000/{{ task.id }}"}}
   public: {http: {get: "https://example.com/"}}
   computed: {http: {get: "https://{{ inputs.model }}/x"}}
+  all_computed: {http: {get: "{{ inputs.model }}/x"}}
+  bare: {http: {get: "example.com/{{ inputs.model }}"}}
+  ftp: {http: {get: "ftp://example.com/x"}}
 """
 
 
@@ -33,15 +36,19 @@ def test_what_will_fail_is_remarked(tmp_path: Path) -> None:
     """Modules, models and addresses; what a template makes is not judged."""
     text = STEPS + "inputs: {model: {type: string, default: echo}}\n"
     found = _remarks(tmp_path, text, Settings())
-    assert set(found) == {"module", "unknown", "default", "private", "here"}
+    assert set(found) == {"module", "unknown", "default", "private", "here", "bare", "ftp"}
     assert "[models.nomodel]" in found["unknown"]
     assert "[llm]" in found["default"]
+    assert "begins with https:// or http://" in found["bare"]
+    assert "begins with https:// or http://" in found["ftp"]
     assert 'allow_private = ["169.254.169.254"]' in found["private"]
     allowed = Settings.model_validate(
         {"http": {"allow_private": ["localhost", "169.254.0.0/16"]}, "llm": {"model": "echo"}}
     )
-    assert set(_remarks(tmp_path, text, allowed)) == {"module", "unknown"}
-    assert set(_remarks(tmp_path, text, None)) == {"module"}, "without settings, less is known"
+    assert set(_remarks(tmp_path, text, allowed)) == {"module", "unknown", "bare", "ftp"}
+    assert set(_remarks(tmp_path, text, None)) == {"module", "bare", "ftp"}, (
+        "without settings, less is known"
+    )
 
 
 def test_problems_do_not_hide_remarks(tmp_path: Path) -> None:

@@ -140,6 +140,11 @@ def _waiting_for(hand: Hand, task_id: str) -> list[dict[str, Any]]:
             "waits until 2096",
         ),
         (
+            lambda _: Waiting(Timer(FAR, "ask"), FAR),
+            {"what": "effect", "until": "2096-10-02T07:06:40.000Z"},
+            "waits for its effect until 2096",
+        ),
+        (
             lambda _: Waiting(Question("approval", "Pay 250?", {})),
             {"what": "person", "message": "Pay 250?"},
             "asks: Pay 250?",
@@ -155,7 +160,7 @@ def _waiting_for(hand: Hand, task_id: str) -> list[dict[str, Any]]:
             "tries again at",
         ),
     ],
-    ids=["signal", "time", "person", "unknown", "retry"],
+    ids=["signal", "time", "effect", "person", "unknown", "retry"],
 )
 def test_a_waiting_task_says_what_for(
     hand: Hand, wait: Callable[[Hand], Any], expected: dict[str, Any], words: str

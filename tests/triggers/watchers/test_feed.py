@@ -80,7 +80,7 @@ def test_what_is_not_a_feed_is_described() -> None:
             "is not a feed (what came: text/xml, an empty body)",
             "its end is missing",
             "is not a feed",
-            "ProtocolError",
+            "no valid response",
         ):
             assert text in str(await failure("feed", {"url": url}, context))
 

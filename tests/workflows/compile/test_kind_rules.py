@@ -22,6 +22,8 @@ BAD: list[tuple[str, str, str]] = [
     ("http: {post: 'https://x', reconcile: {get: 'https://x', aplied: '{{ inputs.x }}'}}",
      "http.reconcile.aplied", "did you mean 'applied'?"),
     ("http: {get: 'https://x', expect: 9xx}", "http.expect", "is not a status such as 204"),
+    ("shell:\n    argv: [a]", "argv", "indent it: it belongs to shell"),
+    ("shell: {argv: [a]}\n    effect: none", "effect", "write it within shell"),
     ("run: echo", "run", "did you mean 'shell'?"),
     ("url: 'https://example.com'", "url", "did you mean 'http'?"),
     ("sleep: 5s", "sleep", "did you mean 'wait'?"),
@@ -52,7 +54,8 @@ def test_each_rule_of_a_kind_is_reported_with_its_key(step: str, key: str, words
     problems = check_text(f"name: x\nsteps:\n  a:\n    {step}\n", "f.yaml")
     found = [problem for problem in problems if words in str(problem)]
     assert found, "\n".join(map(str, problems))
-    assert (found[0].line, found[0].key) == (4, f"steps.a.{key}")
+    line = 4 + step.partition(f"{key}:")[0].count("\n") if "\n" in step else 4
+    assert (found[0].line, found[0].key) == (line, f"steps.a.{key}")
 
 
 def test_steps_named_only_in_applied_are_inputs() -> None:

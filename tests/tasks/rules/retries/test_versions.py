@@ -55,6 +55,18 @@ def test_without_latest_the_version_stays_and_the_newer_one_is_named(hand: Hand)
     assert hand.document(answer.task_id)["version"] == 1
 
 
+def test_a_retry_that_exists_keeps_its_version(hand: Hand) -> None:
+    """The newest version cannot be chosen for it any more, and the answer says so."""
+    task_id = _failed(hand, graph(step("a")), failed="a")
+    again = hand.operator.retry(task_id).task_id
+    assert hand.operator.retry(task_id, is_latest=True).message == f"already retried as {again}"
+    register(hand, graph(step("a", "echo")))
+    assert hand.operator.retry(task_id).message == f"already retried as {again}"
+    answer = hand.operator.retry(task_id, is_latest=True)
+    assert answer.task_id == again
+    assert f"{again}, on version 1; version 2 of tested is newer" in answer.message
+
+
 def test_the_newest_version_may_be_its_own(hand: Hand) -> None:
     """Nothing newer is recorded: the retry is an ordinary one."""
     task_id = _failed(hand, graph(step("a")), failed="a")
