@@ -98,20 +98,29 @@ class Timeline:
     gaps: list[Gap]
     microseconds: int
     """From the first start to the last end."""
+    left_out: int = 0
+    """Steps that have no row."""
 
     @property
     def shown(self) -> int:
         return SHOWN_ROWS
 
 
-def draw_timeline(rows: Sequence[TimelineRow]) -> Timeline:
-    """Put rows on one scale."""
+def draw_timeline(rows: Sequence[TimelineRow], left_out: int = 0) -> Timeline:
+    """Put rows on one scale. What ran is drawn over the waits of its row, as an item over its group's."""
     spans = [span for row in rows for span in row.spans]
     if not spans:
         return Timeline([], [], 0)
     scale = _Scale.over(spans)
-    drawn = [DrawnRow(row, [_bar(scale, span) for span in row.spans]) for row in rows]
-    return Timeline(drawn, scale.gaps(), scale.times[-1] - scale.times[0])
+    drawn = [
+        DrawnRow(row, [_bar(scale, span) for span in sorted(row.spans, key=_is_in_front)])
+        for row in rows
+    ]
+    return Timeline(drawn, scale.gaps(), scale.times[-1] - scale.times[0], left_out)
+
+
+def _is_in_front(span: Span) -> bool:
+    return not span.is_wait
 
 
 def _bar(scale: "_Scale", span: Span) -> Bar:

@@ -29,6 +29,14 @@ def rows(draw: st.DrawFn) -> list[TimelineRow]:
     return [TimelineRow("step", (span,)) for span in spans]
 
 
+def test_what_ran_is_drawn_over_the_waits_of_its_row() -> None:
+    """A group waits for its items, whose bars are in the same row."""
+    group = Span(1, 9 * SECOND, "waiting", "waited", is_wait=True)
+    item = Span(2, 8 * SECOND, "failed", "attempt 1")
+    (row,) = draw_timeline([TimelineRow("each", (item, group))]).rows
+    assert [bar.is_wait for bar in row.bars] == [True, False]
+
+
 def test_labels_of_gaps_stay_inside() -> None:
     """At an edge a label ends or begins with its gap; a phone would cut one that is centred there."""
     runs = [(0, 1), (DAY, DAY + 1), (2 * DAY, 2 * DAY + 1)]
