@@ -41,6 +41,9 @@ class Member:
 
     def text_of(self, value: Json) -> str:
         """Write a value as the text of this field."""
+        if self.options:
+            same = [label for label, each in self.options.items() if _is_same(each, value)]
+            return (same or [""])[0]
         if self.keyboard == _JSON and value is not None:
             return harmless_json(value, indent=2)
         return label_of(value)
@@ -90,7 +93,6 @@ def _member(name: str, schema: Any, is_required: bool, with_json: bool) -> Membe
     ):
         # A field of one line cannot show this default unchanged.
         return None
-    chosen = [label for label, value in options.items() if label_of(value) == label_of(default)]
     member = Member(
         name=name,
         label=str(schema.get("title") or name),
@@ -98,9 +100,13 @@ def _member(name: str, schema: Any, is_required: bool, with_json: bool) -> Membe
         is_required=is_required,
         keyboard="text" if options else _KEYBOARDS.get(str(kind), _JSON),
         options=options,
-        default=(chosen or [""])[0],
+        default="",
     )
-    return member if options else replace(member, default=member.text_of(default))
+    return replace(member, default=member.text_of(default))
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    return label_of(one) == label_of(other)
 
 
 def _read(member: Member, text: str) -> Json:

@@ -29,12 +29,16 @@ def rows(draw: st.DrawFn) -> list[TimelineRow]:
     return [TimelineRow("step", (span,)) for span in spans]
 
 
-def test_what_ran_is_drawn_over_the_waits_of_its_row() -> None:
-    """A group waits for its items, whose bars are in the same row."""
+def test_the_loudest_of_a_row_is_drawn_last() -> None:
+    """A group waits for its items, whose bars are in the same row; a failure must not be covered."""
+    spans = [
+        Span(2, 8 * SECOND, status, "") for status in ("failed", "running", "succeeded", "skipped")
+    ]
     group = Span(1, 9 * SECOND, "waiting", "waited", is_wait=True)
-    item = Span(2, 8 * SECOND, "failed", "attempt 1")
-    (row,) = draw_timeline([TimelineRow("each", (item, group))]).rows
-    assert [bar.is_wait for bar in row.bars] == [True, False]
+    (row,) = draw_timeline([TimelineRow("each", (*spans, group))]).rows
+    assert [bar.status for bar in row.bars] == [
+        "waiting", "skipped", "succeeded", "running", "failed"
+    ]  # fmt: skip
 
 
 def test_labels_of_gaps_stay_inside() -> None:
