@@ -163,6 +163,8 @@ def test_a_broken_file_is_shown_with_its_wrong_line(
         assert "Line 3: <code>steps.a.shel</code>: there is no kind" in page
         assert "; did you mean" in page
         assert 'class="l bad"' in page
+        health = visitor.get("/health").text
+        assert "broken.yaml: line 3: there is no kind" in health
     finally:
         path.unlink()
 
