@@ -6,7 +6,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import tzinfo
 from functools import cache
 from typing import Any, Final
@@ -42,7 +41,10 @@ HEADERS: Final = {
 MEDIA: Final = "text/html; charset=utf-8"
 _MIN_ZIPPED: Final = 1000
 _AS_TASK: Final = re.compile(r"\bas (?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-_INSTANT: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_INSTANT: Final = re.compile(
+    r"\b(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z| UTC)(?!\w)"
+)
+"""An instant in a message of the engine, as documents and as sentences have it."""
 _PAGE_TITLES: Final = {"forbidden": "Not allowed"}
 """Where the words of the API speak of tokens, which a person with a browser does not have."""
 # Renderings are shared. These marks cannot be guessed, so no shown text contains one.
@@ -243,18 +245,16 @@ def _notice(notice: Notice, zone: tzinfo | None) -> str:
     text = str(escape(harmless(notice.text)))
     # What was started, retried or forked is a link: the whole id says nothing to a person.
     text = _AS_TASK.sub(_task_link, text)
-    text = _INSTANT.sub(lambda match: _time(match[0], zone), text)
+    text = _INSTANT.sub(lambda match: _time(match, zone), text)
     return f'<p class="notice {notice.tone}" role="status">{text}</p>'
 
 
-def _time(instant: str, zone: tzinfo | None) -> str:
-    with suppress(ValueError):  # a text of a person may only look like an instant
-        return _marked_time(instant, zone)
-    return instant
-
-
-def _marked_time(instant: str, zone: tzinfo | None) -> str:
-    local, exact = templates.local(instant, zone), templates.utc(instant)
+def _time(match: re.Match[str], zone: tzinfo | None) -> str:
+    instant = f"{match['day']}T{match['time']}Z"
+    try:
+        local, exact = templates.local(instant, zone), templates.utc(instant)
+    except (ValueError, OverflowError):  # a text of a person may only look like an instant
+        return match[0]
     return f'<time datetime="{instant}" title="{exact}" data-date>{local}</time>'
 
 
