@@ -18,7 +18,7 @@ from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form
 from agent.server.problems import retry_later
 from agent.server.requests.request_guard import SECURE_PREFIX
-from agent.server.requests.route_registry import client_address
+from agent.server.requests.route_registry import GRANT, client_address
 
 pages = PageRegistry("sign-in")
 
@@ -64,9 +64,9 @@ def _refused(request: Request, error: LinkError) -> Response:
     if wait > 0:
         raise retry_later(429, "too-many", "too many links that are not valid", wait)
     detail = str(error)
-    return rendering.render_signed_out(
-        request, "signed_out.html", {"detail": detail[:1].upper() + detail[1:] + "."}, status=404
-    )
+    # A link that is opened twice is no reason to tell a browser with a session that it has none.
+    data = {"detail": rendering.sentence(detail) + ".", "is_signed_in": GRANT in request.scope}
+    return rendering.render_signed_out(request, "signed_out.html", data, status=404)
 
 
 def _cookie(request: Request, token: str, seconds: int) -> str:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode, set_of
+from agent.store.read import activity
 
 Found = dict[str, Any]
 
@@ -53,11 +54,17 @@ _RELATIVE_NAMES: Final = (
     "started_at",
     "ended_at",
     "parent_step_id",
+    "activity",
 )
 
 
 def _columns(names: tuple[str, ...], table: str) -> str:
     return ", ".join(f'{table}."{name}"' for name in names)
+
+
+def _relative_columns(connection: Connection) -> str:
+    columns = _columns(_RELATIVE_NAMES[:-1], "t")
+    return f"{columns}, {activity.expression(connection.sql, 't')}"
 
 
 def _named(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[Found]:
@@ -122,7 +129,7 @@ def step_changes(connection: Connection, task_id: str) -> list[tuple[str, int, i
 def children(connection: Connection, task_id: str) -> list[Found]:
     """Return the child tasks of a task, the oldest first, each with the step that started it."""
     rows = connection.query(
-        f"SELECT {_columns(_RELATIVE_NAMES, 't')}, s.name, s.parallel_index FROM steps AS s"
+        f"SELECT {_relative_columns(connection)}, s.name, s.parallel_index FROM steps AS s"
         " JOIN tasks AS t ON t.parent_step_id = s.id WHERE s.task_id = :id"
         " AND s.kind IN ('workflow', 'agent') ORDER BY t.id LIMIT :limit",
         id=task_id,
@@ -134,7 +141,7 @@ def children(connection: Connection, task_id: str) -> list[Found]:
 def successors(connection: Connection, task_id: str) -> list[Found]:
     """Return the tasks that retry a task or were forked from it, the oldest first."""
     rows = connection.query(
-        f"SELECT {_columns(_RELATIVE_NAMES, 't')}, t.retry_of FROM tasks AS t"
+        f"SELECT {_relative_columns(connection)}, t.retry_of FROM tasks AS t"
         " WHERE t.retry_of = :id ORDER BY t.id LIMIT :limit",
         id=task_id,
         limit=MAX_RELATIVES,
@@ -162,7 +169,7 @@ def tasks(connection: Connection, task_ids: list[str]) -> list[Found]:
     if not task_ids:
         return []
     rows = connection.query(
-        f"SELECT {_columns(_RELATIVE_NAMES, 't')} FROM tasks AS t"
+        f"SELECT {_relative_columns(connection)} FROM tasks AS t"
         f" WHERE t.id IN {connection.sql.ids()} ORDER BY t.id",
         ids=set_of(task_ids),
     )

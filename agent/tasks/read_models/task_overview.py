@@ -113,7 +113,7 @@ def _relative(row: dict[str, Any]) -> Document:
         "id": row["id"],
         "workflow": row["workflow_name"],
         "version": row["workflow_version"],
-        "status": row["status"],
+        "activity": row["activity"],
         "created_at": to_iso(row["created_at"]),
         "started_us": row["started_at"],
         "ended_us": row["ended_at"],

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from agent.core.logs import audit
 from tests.support.browser import viewing
+from tests.support.page_forms import send
 from tests.support.sample_dashboard import CHOICE, PAY_INVOICE, TRIP, question_of
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
@@ -185,6 +186,43 @@ def test_bulk_cancel_with_a_preview(
     lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     canceled = [line for line in lines if line["what"] == "cancel" and line["who"] == "page:bulk"]
     assert {line["task"] for line in canceled} == set(ids[:2])
+
+
+def test_a_filtered_list_offers_what_would_change_its_tasks(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """Also for all tasks that match: what has failed can be retried, and not be canceled."""
+    waiting, _ = _ask(client, "pick-cover")
+    failed = str(client.post("/api/v1/workflows/failing/tasks").json()["id"])
+    running.wait_for_task(client, failed, "failed")
+    done = str(client.post("/api/v1/workflows/quick/tasks").json()["id"])
+    running.wait_for_task(client, done, "succeeded")
+    for activity, expected in (
+        ("failed", {"retry"}),
+        ("waiting", {"cancel", "pause"}),
+        ("succeeded", set()),
+    ):
+        page = visitor.get("/tasks", params={"activity": activity}).text
+        offered = re.findall(r'name="do" value="(\w+)"', page)
+        assert set(offered) == expected
+        assert len(offered) == 2 * len(expected), "for chosen tasks, and for all that match"
+    preview = visitor.get("/tasks/bulk", params={"all": "1", "activity": "waiting", "do": "pause"})
+    assert "Pause 1 task?" in preview.text
+    assert f'id="task-{waiting}"' in preview.text
+
+
+def test_an_answer_that_came_too_late_says_when_it_was_given(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """In local time, as all instants on pages."""
+    _, question = _ask(client, "pick-cover")
+    answered = client.post(f"/api/v1/approvals/{question}/answer", json={"value": "Sea"})
+    assert answered.is_success
+    page = send(visitor, f"/questions/{question}/answer", decision="answer", choice="1").text
+    notice = re.search(r'<p class="notice problem".*?</p>', page)
+    assert notice is not None
+    assert "came too late" in notice[0]
+    assert re.search(r'at <time datetime="[^"]+Z" title="[^"]+UTC" data-date>', notice[0])
 
 
 def test_search_and_filters_are_in_the_address(

@@ -1,5 +1,6 @@
 """Pages in a real browser show a change soon after its commit, and survive what happens to them."""
 
+import re
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.support.browser import viewing
-from tests.support.sample_dashboard import PAY_INVOICE, question_of
+from tests.support.sample_dashboard import PAY_INVOICE, TRIP, question_of
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
 
@@ -61,6 +62,47 @@ def test_a_refresh_keeps_what_a_person_is_doing(
         expect(comment).to_have_value("half a sentence")
         expect(card.get_by_label("argv")).to_be_visible()
         assert page.evaluate("[scrollY, document.activeElement.selectionStart]") == before
+
+
+def test_the_page_of_a_refused_form_is_live(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """It stands at its own address, keeps what was typed and chosen, and follows what happens."""
+    running.add_workflow(TRIP)
+    task_id = _start(client, "book-trip")
+    asked = question_of(client, task_id)
+    with viewing(browser, running, has_refusals=True) as viewer:
+        page = viewer.open("/")
+        card = page.locator(f'[data-question="{asked["id"]}"]')
+        card.get_by_label("City").fill("Riga")
+        card.get_by_label("Nights").fill("many")
+        card.get_by_label("Room").select_option("single")
+        card.get_by_role("button", name="Answer").click()
+        expect(page.locator("#problem")).to_contain_text("many")
+        expect(page).to_have_url(re.compile(f"/questions/{asked['id']}$"))
+        other = question_of(client, _start(client, "pay-invoice"))
+        expect(page.locator("#open-questions")).not_to_have_text("1 open questions")
+        for label, value in (("City", "Riga"), ("Nights", "many"), ("Room", "single")):
+            expect(page.get_by_label(label)).to_have_value(value)
+        body = {"value": {"city": "Oslo", "nights": 1, "room": "double"}}
+        answered = client.post(f"/api/v1/approvals/{asked['id']}/answer", json=body)
+        assert answered.is_success, answered.text
+        expect(page.locator("#notices")).to_contain_text("answered by")
+        client.post(f"/api/v1/tasks/{other['task']}/cancel")
+
+
+def test_an_address_that_does_not_exist_stays_as_it_is(browser: Browser, running: Running) -> None:
+    """Its page neither fetches itself nor reloads: each time would count as a failed sign-in."""
+    with viewing(browser, running, has_refusals=True) as viewer:
+        requests: list[str] = []
+        viewer.page.on("request", lambda request: requests.append(request.url))
+        for path in ("/nonsense", "/tasks/nonsense"):
+            page = viewer.open(path)
+            expect(page.locator("h1")).to_have_text("Not found")
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            page.wait_for_load_state("networkidle")
+            assert [url.endswith(path) for url in requests].count(True) == 1
+            assert not any("/live" in url for url in requests)
 
 
 def test_a_session_that_is_revoked_while_looking(

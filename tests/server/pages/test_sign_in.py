@@ -64,6 +64,19 @@ def test_a_link_signs_in_once(running: Running, stranger: httpx.Client) -> None:
         assert "used already" in second.get(link).text
 
 
+def test_a_link_that_was_opened_twice_does_not_sign_out(
+    running: Running, stranger: httpx.Client
+) -> None:
+    """A browser with a session is led to the inbox."""
+    link = _link(running)
+    stranger.post(link)
+    again = stranger.get(link)
+    assert again.status_code == 404
+    assert "You are signed in" in again.text
+    assert "Signed out" not in again.text
+    assert '<a class="button" href="/">' in again.text
+
+
 def test_a_link_is_good_for_a_minute(tmp_path: Path) -> None:
     """After that it begins nothing, and its name is free again."""
     now = [1_000_000 * SECOND]

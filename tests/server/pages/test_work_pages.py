@@ -29,8 +29,15 @@ NESTED = """\
 name: nested
 inputs:
   rows: {type: list, default: [1]}
+  note: {type: string, default: "two\nlines"}
 steps:
   say: {shell: {argv: [echo, "{{ inputs.rows }}"], effect: none}}
+"""
+UNTYPED = """\
+name: untyped
+inputs: {anything: {default: 1}}
+steps:
+  say: {shell: {argv: [echo, "{{ inputs.anything }}"], effect: none}}
 """
 DAILY = """\
 name: daily-report
@@ -52,6 +59,7 @@ steps:
 def _workflows(running: Running) -> None:
     running.add_workflow(TYPED)
     running.add_workflow(NESTED)
+    running.add_workflow(UNTYPED)
     record_workflow(running.database, DAILY)
     record_workflow(running.database, WATCHING)
 
@@ -95,16 +103,33 @@ def test_a_bad_input_is_explained_and_stays_typed(visitor: httpx.Client) -> None
     assert "&#39;count&#39; is missing" in missing.text
 
 
+def test_a_list_is_typed_as_json_in_a_field_of_its_own(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """Its default is shown as JSON; what is no list is refused; a text keeps its lines."""
+    page = visitor.get("/workflows/nested").text
+    assert re.search(r'<textarea class="code"[^>]* name="value:rows"[^>]*>\n\[\n  1\n\]<', page)
+    fields = {"value:rows": "[1, 2", "value:note": "one\r\ntwo"}
+    broken = send(visitor, "/workflows/nested/run", **fields)
+    assert broken.status_code == 422
+    assert "&#39;rows&#39; must be a list" in broken.text
+    started = send(visitor, "/workflows/nested/run", **fields | {"value:rows": "[1, 2]"})
+    task = running.wait_for_task(client, started.url.path.rpartition("/")[2], "succeeded")
+    assert task["input"] == {"rows": [1, 2], "note": "one\ntwo"}
+    fork = visitor.get(f"/tasks/{task['id']}/fork").text
+    assert ">\none\ntwo</textarea>" in fork, "a field of one line would join them"
+
+
 def test_inputs_without_fields_are_typed_as_json(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:
-    """A list has no field of its own; broken JSON is explained."""
-    broken = send(visitor, "/workflows/nested/run", inputs="{rows: [1]}")
+    """An input without a type has no field of its own; broken JSON is explained."""
+    broken = send(visitor, "/workflows/untyped/run", inputs="{anything: [1]}")
     assert broken.status_code == 422
     assert "is not JSON" in broken.text
-    started = send(visitor, "/workflows/nested/run", inputs='{"rows": [1, 2]}')
+    started = send(visitor, "/workflows/untyped/run", inputs='{"anything": [1, 2]}')
     task = running.wait_for_task(client, started.url.path.rpartition("/")[2], "succeeded")
-    assert task["input"] == {"rows": [1, 2]}
+    assert task["input"] == {"anything": [1, 2]}
 
 
 def test_versions_and_their_differences(running: Running, visitor: httpx.Client) -> None:
@@ -138,6 +163,8 @@ def test_a_broken_file_is_shown_with_its_wrong_line(
         assert "Line 3: <code>steps.a.shel</code>: there is no kind" in page
         assert "; did you mean" in page
         assert 'class="l bad"' in page
+        health = visitor.get("/health").text
+        assert "broken.yaml: line 3: there is no kind" in health
     finally:
         path.unlink()
 

@@ -10,7 +10,7 @@
 
   // ---- Live: the stream tells, the page fetches itself ----
   function open() {
-    if (stream || document.hidden) return;
+    if (stream || document.hidden || "still" in body.dataset) return;
     const query = new URLSearchParams();
     for (const task of (body.dataset.tasks || "").split(" ")) if (task) query.append("task", task);
     if (body.dataset.every) query.set("every", body.dataset.every);
@@ -47,7 +47,8 @@
       const answer = await fetch(location.href, {
         headers: { "X-Agent-Cursor": cursor }, cache: "no-cache", credentials: "same-origin",
       });
-      if (answer.status === 401) { location.reload(); return; }
+      // What no page answers, as at an address that does not exist, is no sign-out.
+      if (answer.status === 401 && isPage(answer)) { location.reload(); return; }
       const tag = answer.headers.get("etag");
       if (answer.ok && (!tag || tag !== etag)) {
         const text = await answer.text();
@@ -59,6 +60,18 @@
     await new Promise((resolve) => setTimeout(resolve, SPACE_MS));
     isFetching = false;
     if (isStale) { isStale = false; refresh(); }
+  }
+
+  function isPage(answer) { return (answer.headers.get("content-type") || "").startsWith("text/html"); }
+
+  // The page of a refused form stands at the address of its action, which cannot be fetched. A field
+  // that was written to ignores new defaults: what was typed stays when the page is fetched again.
+  function standAt(address) {
+    history.replaceState(null, "", address);
+    for (const field of document.querySelectorAll("#main input:not([type=hidden]), #main textarea")) {
+      if (field.type === "checkbox" || field.type === "radio") field.checked = field.checked;
+      else field.value = field.value;
+    }
   }
 
   // ---- Merging the new content into what is shown ----
@@ -106,13 +119,14 @@
     }
     mergeChildren(old, fresh);
   }
+  const ofPerson = new Set(["open", "selected"]); // what is opened and chosen, the person decides
   function mergeAttributes(old, fresh) {
     for (const { name, value } of [...fresh.attributes]) {
-      if (name === "open") continue; // opened and closed by the person
+      if (ofPerson.has(name)) continue;
       if (old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
     for (const { name } of [...old.attributes]) {
-      if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+      if (!ofPerson.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
     }
   }
   function mergeChildren(old, fresh) {
@@ -153,7 +167,7 @@
     const text = size < 60 ? size + "\u00a0s" : size < 3600 ? Math.floor(size / 60) + "\u00a0min"
       : size < 86400 ? Math.floor(size / 3600) + "\u00a0h" : null;
     if (text === null) return date(at, now);
-    return size < 2 ? "just now" : seconds < 0 ? "in " + text : text + " ago";
+    return size < 2 ? (seconds < 0 ? "now" : "just now") : seconds < 0 ? "in " + text : text + " ago";
   }
   function span(at, now) {
     const size = Math.max(0, Math.round((now - at) / 1000));
@@ -228,6 +242,7 @@
   });
 
   body.classList.add("has-script");
+  if (body.dataset.address) standAt(body.dataset.address);
   allTimes();
   open();
 })();

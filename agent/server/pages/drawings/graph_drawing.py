@@ -155,7 +155,8 @@ class _Label:
             text, note = f"{len(names)} {_PLURALS.get(fold.status, fold.status)}", ""
             more = len(names) - _FEW_NAMES
             title = ", ".join(names[:_FEW_NAMES]) + (f" and {more} more" if more > 0 else "")
-        note = fit(note, NOTE_PX, MAX_WIDTH / 3)
+        beside = MAX_WIDTH - TEXT_LEFT - TEXT_RIGHT - NOTE_GAP - text_width(text, FONT_PX)
+        note = fit(note, NOTE_PX, max(MAX_WIDTH / 3, beside))
         note_width = NOTE_GAP + text_width(note, NOTE_PX) if note else 0.0
         text = fit(text, FONT_PX, MAX_WIDTH - TEXT_LEFT - TEXT_RIGHT - note_width)
         text_right = TEXT_LEFT + text_width(text, FONT_PX)

@@ -15,6 +15,7 @@ SHOWN_ROWS: Final = 15
 MAX_GAPS: Final = 6
 GAP_PERCENT: Final = 6.0
 MIN_BAR_PERCENT: Final = 0.6
+_LOUDNESS: Final = {"waiting": 1, "skipped": 1, "canceled": 1, "running": 3, "failed": 4}
 _EDGE_PERCENT: Final = 15.0
 """Nearer to an edge a phone would cut a label that stands in the middle of its gap."""
 _WORTH_SQUEEZING: Final = 0.25
@@ -98,20 +99,29 @@ class Timeline:
     gaps: list[Gap]
     microseconds: int
     """From the first start to the last end."""
+    left_out: int = 0
+    """Steps that have no row."""
 
     @property
     def shown(self) -> int:
         return SHOWN_ROWS
 
 
-def draw_timeline(rows: Sequence[TimelineRow]) -> Timeline:
-    """Put rows on one scale."""
+def draw_timeline(rows: Sequence[TimelineRow], left_out: int = 0) -> Timeline:
+    """Put rows on one scale. Of spans over each other, as those of a group's items, the loudest is in front."""
     spans = [span for row in rows for span in row.spans]
     if not spans:
         return Timeline([], [], 0)
     scale = _Scale.over(spans)
-    drawn = [DrawnRow(row, [_bar(scale, span) for span in row.spans]) for row in rows]
-    return Timeline(drawn, scale.gaps(), scale.times[-1] - scale.times[0])
+    drawn = [
+        DrawnRow(row, [_bar(scale, span) for span in sorted(row.spans, key=_loudness)])
+        for row in rows
+    ]
+    return Timeline(drawn, scale.gaps(), scale.times[-1] - scale.times[0], left_out)
+
+
+def _loudness(span: Span) -> int:
+    return 0 if span.is_wait else _LOUDNESS.get(span.status, 2)
 
 
 def _bar(scale: "_Scale", span: Span) -> Bar:

@@ -31,7 +31,7 @@ def json_field(form: Form, name: str, what: str) -> Json:
 
 def input_members(graph: Graph, source: str | None = None) -> list[schema_form.Member]:
     """Return the fields of a workflow's inputs, in the order of its source; none if they must be typed as JSON."""
-    members = schema_form.members_of(plain_schema(graph))
+    members = schema_form.members_of(plain_schema(graph), with_json=True)
     # A recorded graph has its keys in the order of the alphabet; only the source has the author's.
     section = _INPUTS.search(source or "")
     text = section[0] if section is not None else ""
@@ -70,7 +70,7 @@ def shown_inputs(graph: Graph, values: dict[str, Json]) -> Form:
     members = input_members(graph)
     if not members:
         return {"inputs": harmless_json(values, indent=2)}
-    return {member.field: schema_form.label_of(values.get(member.name)) for member in members}
+    return {member.field: member.text_of(values.get(member.name)) for member in members}
 
 
 def _refuse(word: str) -> Json:

@@ -1,12 +1,13 @@
 """Form fields for a value that a JSON Schema describes, instead of JSON typed on a phone.
 
-Only flat objects get fields; other values are typed as JSON. This module does not validate: every
+Flat objects get fields; other values are typed as JSON. Where `with_json` is set, so do lists and objects
+inside of one: each is typed as JSON by itself. This module does not validate: every
 answer is checked against its schema later.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.core.escape import harmless, harmless_json
@@ -14,6 +15,8 @@ from agent.steps.types.outcome import Json
 
 _MAX_MEMBERS: Final = 20
 _KEYBOARDS: Final = {"string": "text", "integer": "numeric", "number": "decimal"}
+_NESTED: Final = ("array", "object")
+_JSON: Final = "json"
 _YES_NO: Final = {"yes": True, "no": False}
 
 
@@ -26,7 +29,7 @@ class Member:
     hint: str
     is_required: bool
     keyboard: str
-    """The keyboard that a phone should show (`inputmode`)."""
+    """The keyboard that a phone should show (`inputmode`); `json` for a value that is typed as JSON."""
     options: Mapping[str, Json]
     """The values to choose from, by their labels; empty if the value is typed."""
     default: str
@@ -36,9 +39,18 @@ class Member:
         """The field's name in the form."""
         return f"value:{self.name}"
 
+    def text_of(self, value: Json) -> str:
+        """Write a value as the text of this field."""
+        if self.options:
+            same = [label for label, each in self.options.items() if _is_same(each, value)]
+            return (same or [""])[0]
+        if self.keyboard == _JSON and value is not None:
+            return harmless_json(value, indent=2)
+        return label_of(value)
 
-def members_of(schema: Json) -> list[Member]:
-    """Return the members of a flat object; none if the value must be typed as JSON."""
+
+def members_of(schema: Json, *, with_json: bool = False) -> list[Member]:
+    """Return the members of an object; none if the value must be typed as JSON."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return []
     properties, required = schema.get("properties"), schema.get("required", [])
@@ -46,7 +58,7 @@ def members_of(schema: Json) -> list[Member]:
         return []
     # Required members first, in their listed order; the order of the rest has no meaning.
     names = [*required, *(name for name in properties if name not in required)]
-    members = [_member(name, properties[name], name in required) for name in names]
+    members = [_member(name, properties[name], name in required, with_json) for name in names]
     plain = [member for member in members if member is not None]
     return plain if len(plain) == len(members) <= _MAX_MEMBERS else []
 
@@ -61,7 +73,7 @@ def read(members: list[Member], form: Mapping[str, str]) -> dict[str, Json]:
     return value
 
 
-def _member(name: str, schema: Any, is_required: bool) -> Member | None:
+def _member(name: str, schema: Any, is_required: bool, with_json: bool) -> Member | None:
     if not isinstance(schema, dict):
         return None
     kind, choices = schema.get("type"), schema.get("enum")
@@ -73,22 +85,28 @@ def _member(name: str, schema: Any, is_required: bool) -> Member | None:
             return None
     elif kind == "boolean":
         options = _YES_NO
-    elif not isinstance(kind, str) or kind not in _KEYBOARDS:
+    elif kind not in (*_KEYBOARDS, *(_NESTED if with_json else ())):
         return None
     default = schema.get("default")
-    if isinstance(default, str) and (harmless(default) != default or "\n" in default):
+    if isinstance(default, str) and (
+        harmless(default) != default or ("\n" in default and not with_json)
+    ):
         # A field of one line cannot show this default unchanged.
         return None
-    chosen = [label for label, value in options.items() if label_of(value) == label_of(default)]
-    return Member(
+    member = Member(
         name=name,
         label=str(schema.get("title") or name),
         hint=str(schema.get("description") or ""),
         is_required=is_required,
-        keyboard=_KEYBOARDS.get(str(kind), "text"),
+        keyboard="text" if options else _KEYBOARDS.get(str(kind), _JSON),
         options=options,
-        default=(chosen or [""])[0] if options else label_of(default),
+        default="",
     )
+    return replace(member, default=member.text_of(default))
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    return label_of(one) == label_of(other)
 
 
 def _read(member: Member, text: str) -> Json:

@@ -41,6 +41,12 @@ HEADERS: Final = {
 MEDIA: Final = "text/html; charset=utf-8"
 _MIN_ZIPPED: Final = 1000
 _AS_TASK: Final = re.compile(r"\bas (?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+_INSTANT: Final = re.compile(
+    r"\b(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z| UTC)(?!\w)"
+)
+"""An instant in a message of the engine, as documents and as sentences have it."""
+_PAGE_TITLES: Final = {"forbidden": "Not allowed"}
+"""Where the words of the API speak of tokens, which a person with a browser does not have."""
 # Renderings are shared. These marks cannot be guessed, so no shown text contains one.
 _CSRF_MARK: Final = f"csrf-{secrets.token_hex(16)}"
 _KEY_MARK: Final = f"key-{secrets.token_hex(16)}"
@@ -59,13 +65,15 @@ async def respond(
     status: int = 200,
     problem: str | None = None,
     typed: Form | None = None,
+    query: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a page; after a refused form with the problem and the typed values."""
+    """Return a page; after a refused form with the problem, the typed values and the parameters it had."""
     view = page_request(request)
     if problem is not None:
         # An action's address is not its page's, but has the same parts.
         parts = {name: quote(part, safe="") for name, part in request.path_params.items()}
-        view.path, view.query, view.items = page.path.format(**parts), {}, ()
+        view.path, view.query = page.path.format(**parts), query or {}
+        view.items = tuple(view.query.items())
     view.problem, view.typed = problem, typed or {}
     renderings: Renderings = request.app.state.renderings
     context = context_of(request)
@@ -77,21 +85,29 @@ async def respond(
 
 
 async def respond_again(
-    request: Request, page: Page, form: Form, error: Exception, prefix: str = ""
+    request: Request,
+    page: Page,
+    form: Form,
+    error: Exception,
+    prefix: str = "",
+    query: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the page of a form that was refused, with the problem; raise what is not about the form."""
     problem = problem_of(error)
     if problem.status_code not in (409, 422):
         raise error
     text = f"{prefix}{problem.detail}" if prefix else sentence(problem.detail)
-    return await respond(request, page, status=problem.status_code, problem=text, typed=form)
+    return await respond(
+        request, page, status=problem.status_code, problem=text, typed=form, query=query
+    )
 
 
 def render(
     request: Request, template: str, data: Mapping[str, Any], *, status: int = 200
 ) -> Response:
-    """Return a page that is not shared, from a template and its data."""
-    text = _fill(template, page_request(request), {"open_questions": 0, **data})
+    """Return a page that is not shared, from a template and its data; it stays as it is."""
+    data = {"open_questions": 0, "is_still": True, **data}
+    text = _fill(template, page_request(request), data)
     return _viewed(request, text, "", status, is_conditional=False)
 
 
@@ -141,7 +157,8 @@ def refuse(request: Request, problem: Problem) -> Response:
     """Return the page that says why there is no other."""
     headers = {name: value for name, value in (problem.headers or {}).items() if value}
     if GRANT in request.scope:
-        heading = {"status": problem.status_code, "heading": TITLES[problem.slug]}
+        title = _PAGE_TITLES.get(problem.slug) or TITLES[problem.slug]
+        heading = {"status": problem.status_code, "heading": title}
         response = render(
             request,
             "problem.html",
@@ -182,6 +199,7 @@ def _fill(template: str, request: PageRequest, data: Mapping[str, Any]) -> str:
             {
                 "live_tasks": (),
                 "every_seconds": None,
+                "is_still": False,
                 "problem": request.problem,
                 "typed": request.typed,
                 "path": request.path,
@@ -206,7 +224,8 @@ def _viewed(
     if REFRESH not in request.headers:
         # A page that refreshes itself has shown its notices, and takes none of the next page.
         unseen: Notices = request.app.state.notices
-        notices = "".join(map(_notice, unseen.take(caller(request))))
+        zone = _zone(context_of(request).settings.agent.timezone)
+        notices = "".join(_notice(each, zone) for each in unseen.take(caller(request)))
     headers = {**HEADERS, "cache-control": "private, no-cache", "vary": "cookie, accept-encoding"}
     if is_conditional:
         tag = hashlib.sha256(f"{digest} {csrf} {notices}".encode()).hexdigest()[:32]
@@ -222,11 +241,21 @@ def _viewed(
     return Response(body, status, headers=headers, media_type=MEDIA)
 
 
-def _notice(notice: Notice) -> str:
+def _notice(notice: Notice, zone: tzinfo | None) -> str:
     text = str(escape(harmless(notice.text)))
     # What was started, retried or forked is a link: the whole id says nothing to a person.
     text = _AS_TASK.sub(_task_link, text)
+    text = _INSTANT.sub(lambda match: _time(match, zone), text)
     return f'<p class="notice {notice.tone}" role="status">{text}</p>'
+
+
+def _time(match: re.Match[str], zone: tzinfo | None) -> str:
+    instant = f"{match['day']}T{match['time']}Z"
+    try:
+        local, exact = templates.local(instant, zone), templates.utc(instant)
+    except (ValueError, OverflowError):  # a text of a person may only look like an instant
+        return match[0]
+    return f'<time datetime="{instant}" title="{exact}" data-date>{local}</time>'
 
 
 def _task_link(match: re.Match[str]) -> str:

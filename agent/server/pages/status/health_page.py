@@ -15,6 +15,7 @@ from agent.store.channels import cursors
 from agent.store.db.database import Connection
 from agent.store.read import health
 from agent.triggers.health_checks import trigger_checks
+from agent.workflows.directory import Entry
 
 Document = dict[str, Any]
 
@@ -88,7 +89,25 @@ def _findings(connection: Connection, context: Context, gauges: DatabaseGauges) 
     if gauges.queue_age_seconds > _LONG_QUEUE_SECONDS:
         text = f"A task has been due for {gauges.queue_age_seconds:.0f} s and was not claimed."
         findings.append(Finding("queue", "warning", text))
-    return findings + _space(context)
+    return findings + _space(context) + _files(context)
+
+
+def _files(context: Context) -> list[Finding]:
+    """Return the workflow files that cannot be used, each with its first problem."""
+    entries = context.workflow_files.scanned(context.settings.workflow_directory)
+    return [
+        Finding(
+            "workflow file", "error", f"{entry.path.name}: {_first_problem(entry)}", "/workflows"
+        )
+        for entry in entries
+        if entry.problems
+    ]
+
+
+def _first_problem(entry: Entry) -> str:
+    problem = entry.problems[0]
+    place = "" if problem.line is None else f"line {problem.line}: "
+    return f"{place}{problem.message}{f'; {problem.hint}' if problem.hint else ''}"
 
 
 def _space(context: Context) -> list[Finding]:

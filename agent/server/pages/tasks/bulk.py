@@ -120,7 +120,8 @@ def _consequence(command: str, status: str, counts: dict[str, int]) -> tuple[str
     match command:
         case "cancel":
             parts = [f"interrupts {_steps(running)}"] * bool(running)
-            parts += [f"{_steps(rest - running)} never run"] * (rest > running)
+            left = rest - running
+            parts += [f"{_steps(left)} never {'runs' if left == 1 else 'run'}"] * (left > 0)
             return "act", ", ".join(parts) or "ends the task"
         case "retry":
             kept = f" and keeps {_steps(done, 'result')}" if done else ""

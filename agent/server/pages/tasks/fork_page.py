@@ -56,7 +56,6 @@ def _first_choice(task: Document) -> int:
     return int(failed[0]) if failed else 0
 
 
-# Not the address of the page: its script would fetch that again, and lose what was typed.
 @pages.action("/tasks/{task_id}/fork/start", scope="operate")
 async def fork(request: Request, form: Form) -> Response:
     """Start a fork with the inputs of the form; only those that were changed are edited."""
@@ -81,7 +80,12 @@ async def fork(request: Request, form: Form) -> Response:
         result = await context.command_pool.run(change)
     except Exception as error:
         return await rendering.respond_again(
-            request, fork_page, form, error, "Nothing was started: "
+            request,
+            fork_page,
+            form,
+            error,
+            "Nothing was started: ",
+            {"from": form.get("from", "")},
         )
     return rendering.redirect(
         request, f"/tasks/{result.task_id}", rendering.sentence(result.message)

@@ -14,6 +14,7 @@ from agent.tasks.read_models import transcript
 Document = dict[str, Any]
 
 _MOST_NAMES: Final = 6
+_FEW_NAMES: Final = 3
 _SCOPES: Final[dict[str, Scope]] = {"budget": "approve"}
 """The scopes of commands, where it is not `operate`."""
 
@@ -26,6 +27,8 @@ class OfferedCommand:
     label: str
     consequences: str
     is_danger: bool = False
+    summary: str = ""
+    """The consequences in brief, where the button also stands elsewhere."""
 
 
 def offered_commands(
@@ -89,7 +92,7 @@ def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
     if kept:
         text += f" The results of {_names(kept)} are kept."
     text += " Calls whose results are recorded are not sent again."
-    retries = [OfferedCommand("retry", "Retry", text)]
+    retries = [OfferedCommand("retry", "Retry", text, summary=_retry_summary(again, kept))]
     newer = newer_version(connection, task)
     if newer is not None:
         text = (
@@ -100,6 +103,12 @@ def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
         label = f"Retry on version {newer}"
         retries.append(OfferedCommand("retry-latest", label, text))
     return retries
+
+
+def _retry_summary(again: list[Document], kept: list[Document]) -> str:
+    results = f" and keeps {_count(len(kept), 'result', 'results')}" if kept else ""
+    steps = _names(again) if len(again) <= _FEW_NAMES else _count(len(again), "step", "steps")
+    return f"A retry runs {steps} again{results}. Recorded calls are not sent again."
 
 
 def _is_kept(step: Document) -> bool:

@@ -31,7 +31,7 @@ _ENDINGS: Final = {
     "step.skipped": "skipped",
     "step.abandoned": "skipped",
     "step.paused": "paused",
-    "step.waiting": "succeeded",
+    "step.waiting": "waiting",
 }
 """How an attempt is drawn that ended with each event."""
 
@@ -88,17 +88,18 @@ def task_timeline(task: Document, now: int) -> Timeline:
     is_open = task["ended_at"] is None
     rows: list[TimelineRow] = []
     steps = {step["index"]: step for step in task["steps"]}
-    for index in _chosen(
-        {index: by_step[index][0][3] for index in by_step if index in steps}, steps
-    ):
+    starts = {index: by_step[index][0][3] for index in by_step if index in steps}
+    drawn = 0
+    for index in _chosen(starts, steps):
         if len(rows) >= _MOST_ROWS:
             break
+        drawn += 1
         step = steps[index]
         spans = _spans(by_step[index], now if is_open else None)
         href = f"/tasks/{task['id']}/steps/{step['name']}"
         rows.append(TimelineRow(step["name"], tuple(spans[:_MOST_SPANS]), 0, href))
         rows += [_child_row(child, now) for child in children.get(step["name"], ())]
-    return draw_timeline([row for row in rows[:_MOST_ROWS] if row.spans])
+    return draw_timeline([row for row in rows[:_MOST_ROWS] if row.spans], len(starts) - drawn)
 
 
 def _chosen(starts: dict[int, int], steps: dict[int, Document]) -> list[int]:
@@ -139,5 +140,7 @@ def _child_row(child: Document, now: int) -> TimelineRow:
     spans: tuple[Span, ...] = ()
     if start is not None:
         end = child["ended_us"] or now
-        spans = (Span(start, max(start, end), child["status"], "child task"),)
+        is_wait = child["activity"] == "waiting"
+        label = "child task, waits" if is_wait else "child task"
+        spans = (Span(start, max(start, end), child["activity"], label, is_wait),)
     return TimelineRow(child["workflow"], spans, 1, f"/tasks/{child['id']}", child["id"])

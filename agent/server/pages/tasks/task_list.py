@@ -14,6 +14,7 @@ from agent.store.engine import workflow_versions
 from agent.store.read import task_list as rows
 from agent.store.read.activity import Activity
 from agent.store.read.task_list import TaskFilter
+from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.read_models import task_list as read_model
 from agent.tasks.read_models.listed_waits import words
 
@@ -31,6 +32,7 @@ ACTIVITIES: Final = {
 SINCE: Final = {"1h": "last hour", "1d": "last day", "7d": "last week", "30d": "last 30 days"}
 _PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
 _MAX_ERROR: Final = 200
+_COMMANDS: Final = ("cancel", "retry", "pause", "resume")
 _PARAMETERS: Final = ("search", "activity", "workflow", "trigger", "since")
 
 
@@ -50,11 +52,20 @@ def task_list(connection: Connection, request: PageRequest) -> dict[str, Any]:
         "query": {name: request.query.get(name, "") for name in _PARAMETERS},
         "is_filtered": any(request.query.get(name) for name in _PARAMETERS),
         "activities": ACTIVITIES,
+        "commands": _commands(request.query.get("activity")),
         "since": SINCE,
         "workflows": workflows,
         "next": request.url(cursor=page["next"]) if page["next"] else None,
         "first": request.url(cursor=None) if request.query.get("cursor") else None,
     }
+
+
+def _commands(activity: str | None) -> list[str]:
+    """Return the commands that would change a task of an activity; without one, all."""
+    if not activity:
+        return list(_COMMANDS)
+    status = "running" if activity == Activity.WAITING else activity
+    return [name for name in _COMMANDS if COMMANDS[name][status].effect == "act"]
 
 
 def filter_of(query: Mapping[str, str], now: int) -> TaskFilter:

@@ -29,6 +29,18 @@ def rows(draw: st.DrawFn) -> list[TimelineRow]:
     return [TimelineRow("step", (span,)) for span in spans]
 
 
+def test_the_loudest_of_a_row_is_drawn_last() -> None:
+    """A group waits for its items, whose bars are in the same row; a failure must not be covered."""
+    spans = [
+        Span(2, 8 * SECOND, status, "") for status in ("failed", "running", "succeeded", "skipped")
+    ]
+    group = Span(1, 9 * SECOND, "waiting", "waited", is_wait=True)
+    (row,) = draw_timeline([TimelineRow("each", (*spans, group))]).rows
+    assert [bar.status for bar in row.bars] == [
+        "waiting", "skipped", "succeeded", "running", "failed"
+    ]  # fmt: skip
+
+
 def test_labels_of_gaps_stay_inside() -> None:
     """At an edge a label ends or begins with its gap; a phone would cut one that is centred there."""
     runs = [(0, 1), (DAY, DAY + 1), (2 * DAY, 2 * DAY + 1)]

@@ -53,6 +53,22 @@ def test_every_flat_member_is_read_by_its_type() -> None:
     assert read(members, dict.fromkeys(form, "")) == {}
 
 
+def test_values_are_shown_as_their_fields_write_them() -> None:
+    """A form that is filled with the values of a task and sent unchanged changes nothing."""
+    schema = _object(
+        sure={"type": "boolean"},
+        size={"enum": ["small", 2]},
+        rows={"type": "array"},
+        text={"type": "string", "default": "two\nlines"},
+    )
+    members = members_of(schema, with_json=True)
+    values = {"sure": False, "size": 2, "rows": [{"a": None}], "text": "one\ntwo"}
+    shown = {member.field: member.text_of(values[member.name]) for member in members}
+    assert shown["value:sure"] == "no"
+    assert read(members, shown) == values
+    assert members_of(schema) == [], "fields of one line cannot show them"
+
+
 def test_invalid_values_are_left_to_the_schema() -> None:
     """Nothing is guessed: `1,000` stays text."""
     members = members_of(_object(price={"type": "number"}, sure={"type": "boolean"}))

@@ -33,11 +33,12 @@ steps:
 output: "{{ steps.pay.output.stdout | trim }}"
 """
 LATER = "name: later\nsteps: {rest: {wait: 6h}}\n"
+PARENT = "name: parent\nsteps: {child: {workflow: later}}\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _workflows(running: Running) -> None:
-    for text in (SHAPES, GATED, PAYING, LATER):
+    for text in (SHAPES, GATED, PAYING, LATER, PARENT):
         running.add_workflow(text)
 
 
@@ -258,3 +259,30 @@ def test_a_time_that_a_step_waits_for_is_shown_as_a_time(
     assert re.search(r'<span class="step-why">is due <time datetime', text)
     assert "Is due <time datetime" in visitor.get(f"/tasks/{task_id}/steps/rest").text
     client.post(f"/api/v1/tasks/{task_id}/cancel")
+
+
+def test_a_child_that_only_waits_looks_so(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """Its status is running, as its parent's: the page shows what it does."""
+    task_id = str(client.post("/api/v1/workflows/parent/tasks").json()["id"])
+
+    def family() -> str | None:
+        page = visitor.get(f"/tasks/{task_id}").text
+        section = page.partition('id="family-title"')[2].partition("</section>")[0]
+        return page if 'class="state waiting"' in section else None
+
+    page = wait_for(family)
+    row = page.partition('class="t-row t-child"')[2].partition("</svg>")[0]
+    assert 'class="bar-wait waiting"' in row
+    assert "bar-run" not in row
+    client.post(f"/api/v1/tasks/{task_id}/cancel")
+
+
+def test_a_retry_says_what_it_repeats_beside_its_button(visitor: httpx.Client, failed: str) -> None:
+    """The card of the failed step is the first that a person sees, and has the button."""
+    page = visitor.get(f"/tasks/{failed}").text
+    card = page.partition('id="failed"')[2].partition("</section>")[0]
+    # The first failure ends the task: the items of the group may have run to their ends, or not.
+    assert re.search(r"A retry runs (lines, )?read, book again and keeps", card)
+    assert "Recorded calls are not sent again." in card
