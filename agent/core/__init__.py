@@ -4,7 +4,7 @@
   keys and randomness. `backoff` is the formula of all delays after failures; the delays of a step's `retry:`
   are `agent.workflows.graph.RetryPolicy.delay_after`.
 - States: `state_machine` (tasks, steps, calls, approvals, triggers and work, as data), `waits` (what a waiting step
-  waits on), `state_names` (names in `state`), `chat_origin` (where a task was started in a chat).
+  waits on), `work_words` (who has its work, in words), `state_names` (names in `state`), `chat_origin` (where a task was started in a chat).
 - Threads and loops: `event_loop` outlives what a step's code does to it; `thread_bridge` runs blocking functions in
   threads.
 - Secrets and safety: `secret_reference` is how a secret is named, `redaction` hides secrets in everything that is

@@ -93,12 +93,15 @@ CATALOG: Final = (
         "extend_lease",
         REPEATABLE,
         "Extend a lease, and learn whether to go on: `action` is continue, pause (save a checkpoint and release"
-        " the work), cancel (stop, the result is not wanted) or changed (read the newer snapshot).",
+        " the work), cancel (stop, the result is not wanted) or changed (read the newer snapshot:"
+        " read_latest_snapshot).",
     ),
     Entry("save_checkpoint", "save_checkpoint", REPEATABLE),
     Entry("write_log", "write_log", CHANGE),
     Entry("add_artifact", "add_artifact", CHANGE),
     Entry("add_snapshot", "add_snapshot", CHANGE),
+    Entry("read_snapshots", "read_snapshots", READ),
+    Entry("read_latest_snapshot", "read_latest_snapshot", READ),
     Entry("complete_work", "complete_work", REPEATABLE),
     Entry("fail_work", "fail_work", REPEATABLE),
     Entry("release_work", "release_work", REPEATABLE),

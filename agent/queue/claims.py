@@ -28,6 +28,7 @@ class Claims:
         self._unanswered: dict[str, Document] = {}
         """Claims whose answers have not come, by their tokens: they may have got leases."""
         self._has_answered = False
+        self._is_away = False
 
     def claim(self, limit: int, stop: threading.Event, *, is_waiting: bool) -> list[Document]:
         """Return claimed work; nothing if none came within half a minute, or when stopped."""
@@ -48,6 +49,7 @@ class Claims:
         def notify(error: UnavailableError, failures: int) -> None:
             # With the longest delay, once in about five minutes.
             if (failures == 1 or failures % 32 == 0) and not stop.is_set():
+                self._is_away = True
                 log.warning("no work can be claimed, trying again: %s", error)
 
         self._unanswered[request["client_token"]] = request
@@ -57,6 +59,9 @@ class Claims:
             )
         except UnavailableError:
             return []
+        if self._is_away:
+            self._is_away = False
+            log.warning("the agent answers again")
         del self._unanswered[request["client_token"]]
         work: list[Document] = answer["work"]
         return work

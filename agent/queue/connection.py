@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from agent.core.backoff import Backoff
 from agent.core.ids import random_fraction
@@ -59,19 +59,26 @@ class Connection:
         body = _encoded(document)
         return self.send(path, body, self._headers, timeout_seconds=timeout_seconds)
 
+    def get(self, path: str, **query: str | int | None) -> Any:
+        """Read something once; members that are None are left out. Raises as `post`."""
+        given = {name: value for name, value in query.items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        return self.send(target, None, self._headers, method="GET")
+
     def send(
         self,
         path: str,
-        body: bytes,
+        body: bytes | None,
         headers: dict[str, str],
         *,
+        method: str = "POST",
         timeout_seconds: float = ANSWER_SECONDS,
     ) -> Any:
         """Send a request; one that a kept connection did not carry is sent again on a new one."""
         while True:
             connection, is_kept = self._open(timeout_seconds)
             try:
-                connection.request("POST", self._target(path), body, headers)
+                connection.request(method, self._target(path), body, headers)
                 response = connection.getresponse()
                 text = response.read()
             except (OSError, http.client.HTTPException) as error:

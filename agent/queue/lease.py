@@ -66,9 +66,27 @@ class Lease:
         )
         return answer
 
+    def read(self, path: str, **query: str | int | None) -> Document:
+        """Read something of the task until it is answered, or until the lease is over."""
+
+        def get() -> Document:
+            try:
+                answer: Document = self._connection.get(f"work/{self.id}/{path}", **query)
+            except LeaseLostError as error:
+                self.end(str(error))
+                raise
+            return answer
+
+        answer: Document = self._connection.repeat(get, wait=self.ended.wait)
+        return answer
+
+    def knows_snapshot(self, snapshot_id: str) -> None:
+        """Note the newest snapshot that the handler has appended or read."""
+        self.known_snapshot, self.newer_snapshot = snapshot_id, None
+
     def heartbeat(self) -> None:
         """Extend the lease, once; what the agent answers is noted."""
-        document = None if self.known_snapshot is None else {"snapshot": self.known_snapshot}
+        document = {"snapshot": self.known_snapshot}
         self._observed("heartbeat", document, timeout_seconds=min(ANSWER_SECONDS, self.seconds / 3))
 
     def _observed(
@@ -84,7 +102,8 @@ class Lease:
         self.is_paused = action == "pause"
         if action == "cancel":
             self.end("the step was cancelled")
-        elif action == "changed":
+        elif action == "changed" and state["snapshot"] != self.known_snapshot:
+            # Else the handler appended it while the heartbeat was on its way.
             self.newer_snapshot = state["snapshot"]
         return state
 

@@ -1,10 +1,11 @@
 """What a handler gets: the step's input, and what it can tell and ask the agent meanwhile."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Any, Final
 
 from agent.core.ids import new_id
-from agent.queue.errors import HandlerEnd
+from agent.queue.errors import HandlerEnd, QueueError
 from agent.queue.lease import Lease, storable
 
 _NOTHING: Final = object()
@@ -96,9 +97,29 @@ class Work(_Facts):
         # Names this call: if its answer is lost, the repetition appends nothing.
         named = {"value": value, "label": label, "client_token": new_id()}
         answer = self._lease.call("snapshot", named)
-        self._lease.known_snapshot = str(answer["snapshot"])
-        self._lease.newer_snapshot = None
-        return self._lease.known_snapshot
+        self._lease.knows_snapshot(str(answer["snapshot"]))
+        return str(answer["snapshot"])
+
+    def snapshots(self, after: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """Return context snapshots of the task, the oldest first; `after` is the id of one.
+
+        Each is a dict with `id`, `value`, `label`, `parent`, `step`, `by` and `created_at`.
+        """
+        page = self._lease.read("snapshots", cursor=after, limit=limit)
+        found: list[dict[str, Any]] = page["snapshots"]
+        return found
+
+    def latest_snapshot(self, label: str | None = None) -> dict[str, Any] | None:
+        """Return the newest context snapshot of the task, or the newest with a label; None if there is none."""
+        try:
+            newest = self._lease.read("snapshots/latest", label=label)
+        except QueueError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        if label is None:
+            self._lease.knows_snapshot(newest["id"])
+        return newest
 
     def ask(
         self,
@@ -170,6 +191,14 @@ class AsyncWork(_Facts):
     async def snapshot(self, value: Any, label: str | None = None) -> str:
         """Append a context snapshot, as `Work.snapshot`."""
         return await asyncio.to_thread(self._work.snapshot, value, label)
+
+    async def snapshots(self, after: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """Return context snapshots of the task, as `Work.snapshots`."""
+        return await asyncio.to_thread(self._work.snapshots, after, limit)
+
+    async def latest_snapshot(self, label: str | None = None) -> dict[str, Any] | None:
+        """Return the newest context snapshot, as `Work.latest_snapshot`."""
+        return await asyncio.to_thread(self._work.latest_snapshot, label)
 
     async def ask(
         self,

@@ -6,7 +6,7 @@ newer snapshot (changed).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from agent.approvals.permission import Principal
 from agent.core.clock import Clock, to_iso
@@ -22,6 +22,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import snapshot_rows
 from agent.store.read import work_views
 from agent.tasks.errors import LeaseLostError, RefusedError
+from agent.tasks.read_models import work_documents
 from agent.tasks.rules.external_work.work_parts import (
     LeaseCall,
     LeaseResult,
@@ -31,6 +32,7 @@ from agent.tasks.rules.external_work.work_parts import (
 
 Document = dict[str, Any]
 Commit = Callable[[LeaseCall], Awaitable[LeaseResult]]
+T = TypeVar("T")
 
 
 class HeldLease:
@@ -62,7 +64,11 @@ class HeldLease:
         return _directive(await self._call("running"))
 
     async def heartbeat(self, snapshot: str | None = None) -> Document:
-        """Extend the lease; return what the worker should do."""
+        """Extend the lease; return what the worker should do.
+
+        `snapshot` is the newest that the worker knows, "" if it knows that there is none, and None if it
+        does not care.
+        """
         address = self._address
 
         def read(connection: Connection) -> tuple[Document | None, str | None]:
@@ -76,20 +82,17 @@ class HeldLease:
         answer = self._answer_without_write(facts)
         if answer is None:
             answer = _directive(await self._call("heartbeat"))
-        if answer["action"] == "continue" and newest is not None and newest != snapshot:
+        is_newer = newest is not None and newest != snapshot
+        if answer["action"] == "continue" and is_newer:
             answer |= {"action": "changed", "snapshot": newest}
         return answer
 
     def _answer_without_write(self, facts: Document | None) -> Document | None:
         """Return the answer to a heartbeat where the lease was extended lately; else None: it must be written."""
-        if (
-            facts is None
-            or facts["lease_id"] != self._lease_id
-            or facts["status"] not in WORK_LEASED
-        ):
+        if not self._is_held(facts):
             return None
         left = facts["lease_expires_at"] - self._clock.now()
-        if not self._principal.may_work(facts["queue"]) or left <= facts["lease_us"] * 2 // 3:
+        if left <= facts["lease_us"] * 2 // 3:
             return None
         if facts["task_status"] not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
             return None
@@ -127,6 +130,42 @@ class HeldLease:
         text = work_values.snapshot_text(value)
         result = await self._call("snapshot", text=text, label=label, client_token=client_token)
         return {"snapshot": result.snapshot_id}
+
+    async def snapshots(self, after: str | None, most: int) -> list[Document]:
+        """Return snapshots of the task behind a cursor, the oldest first."""
+        return await self._read(
+            lambda connection, task_id: work_documents.snapshot_page(
+                connection, task_id, after=after, most=most
+            )
+        )
+
+    async def latest_snapshot(self, label: str | None) -> Document:
+        """Return the newest snapshot of the task; raise `NotFoundError` if there is none."""
+        return await self._read(
+            lambda connection, task_id: work_documents.latest_snapshot(connection, task_id, label)
+        )
+
+    async def _read(self, read: Callable[[Connection, str], T]) -> T:
+        """Read of the task what the holder of the lease may see; raise `LeaseLostError` if it has ended."""
+
+        def checked(connection: Connection) -> tuple[T] | None:
+            facts = work_views.lease_facts(connection, self._address.work_id)
+            return (read(connection, facts["task_id"]),) if self._is_held(facts) else None
+
+        found = await self._read_pool.read(checked)
+        if found is None:
+            # The call says why the lease has ended; to work that was withdrawn it says `cancel`.
+            await self._call("heartbeat")
+            raise LeaseLostError("withdrawn")
+        return found[0]
+
+    def _is_held(self, facts: Document | None) -> TypeGuard[Document]:
+        return (
+            facts is not None
+            and facts["lease_id"] == self._lease_id
+            and facts["status"] in WORK_LEASED
+            and self._principal.may_work(facts["queue"])
+        )
 
     async def complete(
         self,

@@ -152,6 +152,8 @@ class Story:
         assert self.call("add_artifact", name="notes", value=[1, 2], **lease)["hash"]
         new = {"value": {"plan": 1}, "label": "plan", "client_token": "t", **lease}
         assert self.call("add_snapshot", **new) == self.call("add_snapshot", **new)
+        [snapshot] = self.call("read_snapshots", **lease)["snapshots"]
+        assert self.call("read_latest_snapshot", **lease) == snapshot
         assert self.call("list_queues")["queues"]
         asked = self.call("ask_person", question="Which one?", choices=["a", "b"], **lease)
         assert "stop this work" in self.refused("heartbeat", **lease)

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from agent.queue import AsyncWork, Final, Result, Retry, Work, handler
 from tests.support.queue_bench import QueueBench
-from tests.support.server import wait_for
+from tests.support.server import PATIENCE_SECONDS, wait_for
 
 
 def test_the_return_value_is_the_output(bench: QueueBench) -> None:
@@ -181,6 +182,33 @@ def test_log_lines_and_artifacts_arrive(bench: QueueBench) -> None:
     assert log.count("x") == 50_000
     stored = bench.client.get(f"/api/v1/artifacts/{reference['hash']}")
     assert stored.json() == {"rows": [1, 2]}
+
+
+def test_a_handler_reads_the_context_of_its_task(bench: QueueBench) -> None:
+    """Also what was appended after the claim: a heartbeat says so, and reading it is enough."""
+    seen: list[Any] = []
+
+    @handler("notes")
+    def answer(work: Work) -> Any:
+        seen.append((work.latest_snapshot(), work.snapshots()))
+        address = f"/api/v1/tasks/{work.task_id}/snapshots"
+        first, second = (
+            bench.client.post(address, json={"value": n, "label": label}).json()["id"]
+            for n, label in ((1, "a"), (2, None))
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while work.newer_snapshot != second:
+            assert time.monotonic() < deadline
+            work.wait(0.05)
+        labelled, newest = work.latest_snapshot("a"), work.latest_snapshot()
+        seen.append([page["value"] for page in (labelled, newest) if page])
+        seen.append([each["value"] for each in work.snapshots(after=first)])
+        return work.newer_snapshot
+
+    task_id = bench.start("notes", worker={"lease": "1s"})
+    bench.work(answer)
+    assert bench.ended(task_id)["output"] is None
+    assert seen == [(None, []), [1, 2], [2]]
 
 
 def test_snapshots_are_appended_also_with_the_result(bench: QueueBench) -> None:

@@ -209,8 +209,10 @@ def test_the_result_waits_for_an_agent_that_is_down(
         assert not thread.is_alive()
 
 
-def test_a_worker_may_start_before_its_agent(sqlite_url: str, tmp_path: Path) -> None:
-    """It tries again until the agent answers."""
+def test_a_worker_may_start_before_its_agent(
+    sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It tries again until the agent answers, and says both."""
     from agent.store.db.database import Database
 
     port = free_port()
@@ -223,10 +225,13 @@ def test_a_worker_may_start_before_its_agent(sqlite_url: str, tmp_path: Path) ->
     token_file.chmod(0o600)
     thread = threading.Thread(target=worker.run, kwargs={"limit": 1}, daemon=True)
     thread.start()
+    wait_for(lambda: "no work can be claimed" in caplog.text)
+    assert "answers again" not in caplog.text
     with Running(Database(sqlite_url), tmp_path, port=port) as running, running.client() as client:
         bench = QueueBench(running, client)
         assert bench.ended(bench.start("early"))["output"] == 1
         thread.join(PATIENCE_SECONDS)
+    assert "the agent answers again" in caplog.text
 
 
 def test_an_undelivered_result_is_an_error(sqlite_url: str, tmp_path: Path) -> None:

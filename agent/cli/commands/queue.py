@@ -1,7 +1,7 @@
 """`agent queue`: the queues of external workers, dead letters, and a worker that runs a command."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,6 +12,8 @@ from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from agent.cli.client.base import AgentClient
+
+_ID_CHARS: Final = 36
 
 app = typer.Typer(rich_markup_mode=None, help="List queues, requeue dead letters, work on steps.")
 
@@ -111,7 +113,7 @@ def requeue(
     if bool(ids) == is_all:
         raise CommandError("name dead letters by their ids, or use --all; --dry-run shows which")
     with session.client() as client:
-        letters = _chosen(client, ids or [], queue, error)
+        letters = _chosen(client, ids or [], queue, error, must_be_listed=is_dry_run)
         if not is_dry_run:
             letters = [
                 {**letter, "requeued_as": client.requeue(letter["id"], not_before, reason).task_id}
@@ -125,17 +127,24 @@ def requeue(
         _print_letters(letters)
     else:
         for letter in letters:
-            terminal.print_line(
-                f"requeued {letter['step']} of {terminal.short(letter['task'])}"
-                f" as task {terminal.short(letter['requeued_as'])}"
-            )
+            new = f"as task {terminal.short(letter['requeued_as'])}"
+            if "task" in letter:
+                of = terminal.short(letter["task"])
+                terminal.print_line(f"requeued {letter['step']} of {of} {new}")
+            else:
+                terminal.print_line(f"already requeued {new}")
 
 
 app.command("work", context_settings={"ignore_unknown_options": False})(queue_work.work)
 
 
 def _chosen(
-    client: "AgentClient", ids: list[str], queue: str | None, error: str | None
+    client: "AgentClient",
+    ids: list[str],
+    queue: str | None,
+    error: str | None,
+    *,
+    must_be_listed: bool,
 ) -> list[dict[str, Any]]:
     """Return dead letters: those that were named, or all that the filters select."""
     from agent.tasks.read_models.task_documents import find_one
@@ -149,8 +158,15 @@ def _chosen(
             work_id for work_id in letters if work_id.startswith(text) or work_id.endswith(text)
         ][:5]
 
-    named = [find_one(text, "dead letter", like) for text in ids]
-    return [letters[work_id] for work_id in dict.fromkeys(named)]
+    # A whole id may be of one that was requeued: the agent names the task that it became.
+    whole = {
+        text: {"id": text}
+        for text in ids
+        if len(text) == _ID_CHARS and text not in letters and not must_be_listed
+    }
+    named = [text if text in whole else find_one(text, "dead letter", like) for text in ids]
+    known = {**letters, **whole}
+    return [known[work_id] for work_id in dict.fromkeys(named)]
 
 
 def _queue_row(queue: dict[str, Any]) -> tuple[str, ...]:

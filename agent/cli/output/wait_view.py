@@ -6,6 +6,7 @@ from agent.cli.output import terminal
 from agent.cli.output.terminal import short
 from agent.core import waits
 from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
+from agent.core.work_words import worker_wait
 
 _AFTER_UNKNOWN: Final = {
     "ask": "a person is asked",
@@ -54,14 +55,15 @@ def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
                 return f"{child}, which is paused"
             return f"{child}, which waits for a person" if asks else child
         case Items() | Work() as others:
-            return _for_others(others)
+            return _for_others(others, on)
     return terminal.one_line(on)
 
 
-def _for_others(on: Items | Work) -> str:
-    if isinstance(on, Work):
-        return f"waits for a worker of the queue {on.queue!r}"
-    return "waits for its items"
+def _for_others(others: Items | Work, on: dict[str, Any]) -> str:
+    if isinstance(others, Items):
+        return "waits for its items"
+    words = worker_wait(others.queue, on.get("state"), on.get("worker"))
+    return terminal.one_line(words, 200)
 
 
 def _known_of_effect(error: dict[str, Any] | None) -> str | None:
@@ -83,6 +85,6 @@ def _until(timer: Timer, error: dict[str, Any] | None) -> str:
         return f"waits {until}"
     known = _known_of_effect(error)
     if known is not None:
-        happened = f"its effect {known}" if known.startswith("was ") else known
-        return f"{happened}; {_AT[str(timer.on_unknown)]} at {terminal.moment(instant)}"
+        effect = f"its effect {known}" if known.startswith("was ") else f"unknown: {known}"
+        return f"{effect}; {_AT[str(timer.on_unknown)]} at {terminal.moment(instant)}"
     return f"its effect may still be running {until}; then {then}"

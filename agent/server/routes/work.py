@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.server.context import caller, context_of
 from agent.server.examples import work as work_examples
 from agent.server.held_lease import HeldLease
+from agent.server.requests.paging import Cursor, page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import Function, RouteRegistry
 from agent.server.schemas.base import ResponseDocument
@@ -31,6 +32,8 @@ from agent.server.schemas.work import (
     Logging,
     Releasing,
     Saving,
+    SnapshotDocument,
+    SnapshotPage,
 )
 
 routes = RouteRegistry("work")
@@ -119,7 +122,8 @@ async def extend_lease(
     request: Request, lease_id: LeaseId, body: Beating | None = None
 ) -> Response:
     """Extend the lease, and say whether to go on."""
-    snapshot = None if body is None else body.snapshot
+    knows = body is not None and "snapshot" in body.model_fields_set
+    snapshot = (body.snapshot or "") if body is not None and knows else None
     return answer(await _held(request, lease_id).heartbeat(snapshot))
 
 
@@ -147,6 +151,42 @@ async def add_snapshot(request: Request, lease_id: LeaseId, body: AddingSnapshot
     return answer(
         await _held(request, lease_id).snapshot(body.value, body.label, body.client_token)
     )
+
+
+@routes.route(
+    "GET",
+    "/work/{lease_id}/snapshots",
+    scope="work",
+    returns=SnapshotPage,
+    refuses=_LOST,
+    summary="Snapshots of the task, under a lease",
+)
+async def read_snapshots(
+    request: Request,
+    lease_id: LeaseId,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> Response:
+    """Return a page of the snapshots of the task that the work belongs to, the oldest first."""
+    snapshots = await _held(request, lease_id).snapshots(cursor, limit + 1)
+    return answer(page("snapshots", snapshots, limit))
+
+
+@routes.route(
+    "GET",
+    "/work/{lease_id}/snapshots/latest",
+    scope="work",
+    returns=SnapshotDocument,
+    refuses={**_LOST, 404: "The task has no snapshot"},
+    summary="The newest snapshot of the task, under a lease",
+)
+async def read_latest_snapshot(
+    request: Request,
+    lease_id: LeaseId,
+    label: Annotated[str | None, Query(description="Only with this label.", max_length=200)] = None,
+) -> Response:
+    """Return the snapshot that was appended last to the task that the work belongs to."""
+    return answer(await _held(request, lease_id).latest_snapshot(label))
 
 
 @_on_lease("complete", EndedLease, "Complete work", _REFUSED)

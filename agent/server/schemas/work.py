@@ -67,7 +67,8 @@ class Beating(RequestDocument):
     snapshot: str | None = Field(
         default=None,
         max_length=100,
-        description="The newest snapshot of the task that it knows; `changed` names a newer one.",
+        description="The newest snapshot of the task that it knows, null if it knows of none;"
+        " `changed` names a newer one. Without this key it is not asked for.",
     )
 
 

@@ -33,9 +33,11 @@ _POLL_FACTOR: Final = 1.5
 class JobLostError(Exception):
     """A job began and gives no sign of life any more."""
 
-    def __init__(self, message: str, code: str) -> None:
+    def __init__(self, message: str, code: str, *, has_ended: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.has_ended = has_ended
+        """Whether it is known that nothing of it runs any more."""
 
 
 class JobWatch:
@@ -186,7 +188,7 @@ class JobWatch:
         status = await self._read_status()
         if status is _UNREADABLE or (status and status["state"] in FINAL):
             return
-        raise JobLostError(f"the job is lost: {reason}", "job_lost")
+        raise JobLostError(f"the job is lost: {reason}", "job_lost", has_ended=True)
 
     async def _ask_to_pause(self) -> None:
         if bool(self._control.get("pause")) != self._context.should_pause:
@@ -201,6 +203,13 @@ class JobWatch:
     async def prevent_or_stop(self) -> None:
         """Keep a job from beginning, or stop it: its attempt is over."""
         if await self.prevent():
+            await self._stop_launcher()
+        else:
+            await self.stop()
+
+    async def stop_lost(self, error: JobLostError) -> None:
+        """Stop what may be left of a lost job; one that has ended is not waited for."""
+        if error.has_ended:
             await self._stop_launcher()
         else:
             await self.stop()

@@ -187,7 +187,7 @@ class RemoteExecution:
                 raise EndCallError(Waiting(Timer(now), now, context.checkpoint))
             output = await watch.finish(status)
         except JobLostError as error:
-            await watch.stop()
+            await watch.stop_lost(error)
             if is_effect:
                 text = f"{error}; whether it took effect is unknown"
                 raise UnknownOutcomeError(StepError(error.code, "unknown", text)) from None

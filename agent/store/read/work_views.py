@@ -40,6 +40,16 @@ def leases(connection: Connection, most: int) -> Rows:
     )
 
 
+def lease_holders(connection: Connection, work_ids: list[str]) -> dict[str, tuple[str, str]]:
+    """Return the state and the worker of each work that has a lease, by its id."""
+    rows = connection.query(
+        f"SELECT id, status, leased_by FROM work WHERE id IN {connection.sql.ids()}"
+        " AND status IN ('leased', 'running')",
+        ids=set_of(work_ids),
+    )
+    return {work_id: (status, worker) for work_id, status, worker in rows}
+
+
 def dead_letters(
     connection: Connection,
     queue: str | None,

@@ -1,8 +1,10 @@
 """What listed tasks wait for: a few entries for each task, and the words for them.
 
 An entry has `what`, one of `WHAT`, and `count`, how many steps wait for the same. `signal` has its
-`name`; `time`, `effect` (one whose result is unknown, and that may still be running) and `retry` have `until`; `person` and `unknown` have the `approval` and its `message`;
-`turn` has the `task` that answers first; `worker` has the `queue`; `child` has, as `waiting_for`, what the `task` waits for: the
+`name`; `time`, `effect` (one whose result is unknown, and that may still be running) and `retry` have `until`;
+`person` and `unknown` have the `approval` and its `message`; `turn` has the `task` that answers first;
+`worker` has the `queue`, and the `worker` and `state` of the first lease, null without one; `child` has, as
+`waiting_for`, what the `task` waits for: the
 child, or the one of its own children that needs a person most.
 """
 
@@ -14,8 +16,9 @@ from agent.core.clock import to_iso
 from agent.core.plain_json import Json
 from agent.core.state_machine import TaskStatus
 from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall, Work
+from agent.core.work_words import worker_wait
 from agent.store.db.database import Connection
-from agent.store.read import task_list
+from agent.store.read import task_list, work_views
 from agent.tasks.read_models.task_documents import short_id
 
 Document = dict[str, Json]
@@ -89,7 +92,7 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
         case "turn":
             return f"waits for its turn: task {short_id(first['task'])} answers first"
         case "worker":
-            return f"waits for a worker of the queue {first['queue']!r}"
+            return worker_wait(first["queue"], first["state"], first["worker"])
         case "retry":
             return f"tries again at {moment(first['until'])}"
         case "effect":
@@ -106,7 +109,17 @@ def _own(connection: Connection, ids: list[str]) -> dict[str, list[Document]]:
         entry = _entry(row)
         if entry is not None:
             by_task.setdefault(row["task_id"], []).append({"count": row["count"], **entry})
+    _add_workers(connection, by_task)
     return by_task
+
+
+def _add_workers(connection: Connection, by_task: dict[str, list[Document]]) -> None:
+    entries = [entry for own in by_task.values() for entry in own if entry["what"] == "worker"]
+    if not entries:
+        return
+    leases = work_views.lease_holders(connection, [entry["work"] for entry in entries])
+    for entry in entries:
+        entry["state"], entry["worker"] = leases.get(entry.pop("work"), (None, None))
 
 
 def _entry(row: dict[str, Any]) -> Document | None:
@@ -125,8 +138,8 @@ def _entry(row: dict[str, Any]) -> Document | None:
             return {"what": "turn", "task": task_id}
         case Timer(at, on_unknown):
             return {"what": "time" if on_unknown is None else "effect", "until": to_iso(at)}
-        case Work(_, queue):
-            return {"what": "worker", "queue": queue}
+        case Work(work_id, queue):
+            return {"what": "worker", "queue": queue, "work": work_id}
         case Child(str() as task_id):
             return {"what": "child", "task": task_id, "waiting_for": []}
     # The items of a group are rows of their own.

@@ -1,4 +1,4 @@
-"""What tasks wait on that a person has to do, in themselves and in their children."""
+"""What the waits of steps do not store: questions to people, those of children, and who has the work."""
 
 import json
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from agent.core import waits
 from agent.core.clock import to_iso
 from agent.core.plain_json import Json
 from agent.core.state_machine import StepStatus, TaskStatus
-from agent.core.waits import Child, Items, Wait
+from agent.core.waits import Child, Items, Wait, Work
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows
-from agent.store.read import views
+from agent.store.read import views, work_views
 
 Document = dict[str, Json]
 
@@ -46,6 +46,20 @@ def add_questions(connection: Connection, task_id: str, steps: list[Document]) -
         if row is not None:
             on.update(kind=row.kind, message=row.message, expires_at=to_iso(row.expires_at))
             on.update(_requests(row))
+
+
+def add_workers(connection: Connection, steps: list[Document]) -> None:
+    """Add to steps that wait on an external worker which one has the work, if one has."""
+    waiting = [
+        (on.work_id, step["waiting_on"])
+        for step in steps
+        if isinstance(on := wait_of(step), Work) and on.approval_id is None
+    ]
+    if not waiting:
+        return
+    leases = work_views.lease_holders(connection, [work_id for work_id, _ in waiting])
+    for work_id, document in waiting:
+        document["state"], document["worker"] = leases.get(work_id, (None, None))
 
 
 def _requests(row: approval_rows.ApprovalRow) -> Document:

@@ -91,6 +91,7 @@ def step_document(
         "attempts": _attempts(connection, ran, ran_by),
     }
     person_waits.add_questions(connection, task_id, [document])
+    person_waits.add_workers(connection, [document])
     return document
 
 

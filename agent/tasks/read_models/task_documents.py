@@ -95,6 +95,7 @@ def task_document(
         for row in rows
     ]
     person_waits.add_questions(connection, task_id, steps)
+    person_waits.add_workers(connection, steps)
     person_waits.add_childrens(connection, task_id, task["status"], steps)
     document = summary(task)
     output, error = None, _loaded(task["error"])

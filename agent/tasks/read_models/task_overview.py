@@ -47,6 +47,7 @@ def task_overview(connection: Connection, task_id: str, graphs: GraphCache) -> D
     ]
     items = [step_entry(row, delays) for row in overview.open_items(connection, task_id)]
     person_waits.add_questions(connection, task_id, steps + items)
+    person_waits.add_workers(connection, steps + items)
     person_waits.add_childrens(connection, task_id, task["status"], steps + items)
     is_large = any((row["parallel_count"] or 0) > _MOST_GATHERED for row in rows)
     output, error = (None, _loaded(task["error"])) if is_large else _result(connection, task, graph)

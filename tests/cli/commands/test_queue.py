@@ -95,6 +95,12 @@ def test_dead_letters_are_put_back(cli: Cli, tmp_path: Path) -> None:
     remote = ["--server", cli.environment["AGENT_TEST_URL"]]
     printed = cli("queue", "requeue", first["id"][-8:], "--reason", "mended").out
     assert "requeued job" in printed
+    for options in ([], remote):
+        assert "already requeued as task " in cli(*options, "queue", "requeue", first["id"]).out
+        preview = cli(*options, "queue", "requeue", first["id"], "--dry-run", code=3)
+        assert "there is no dead letter" in preview.err
+        unknown = cli(*options, "queue", "requeue", f"{first['id'][:-8]}ffffffff", code=3)
+        assert "there is no dead letter" in unknown.err
     again = cli(*remote, "queue", "requeue", "--all", "--not-before", "1h", "--json").json
     assert [letter["id"] for letter in again] == [second["id"]]
     assert cli("queue", "dead", "--json").json == []

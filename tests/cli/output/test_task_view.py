@@ -57,18 +57,35 @@ def test_a_wait_for_an_effect_says_why_and_what_follows(then: str, words: str) -
 
 
 @pytest.mark.parametrize(
-    ("happened", "words"),
+    ("state", "worker", "words"),
     [
-        ("POST http://x/ was answered with status 500", "its effect was answered with status 500"),
-        ("no valid response: cut off", "no valid response: cut off"),
+        (None, None, "waits for a worker of the queue 'review'"),
+        ("leased", "box:1", "claimed by the worker 'box:1' of the queue 'review'"),
+        ("running", "box:1", "running on the worker 'box:1' of the queue 'review'"),
     ],
 )
-def test_a_wait_for_an_effect_says_what_is_known_of_it(happened: str, words: str) -> None:
-    """And what follows when."""
+def test_a_wait_for_a_worker_says_who_has_the_work(
+    state: str | None, worker: str | None, words: str
+) -> None:
+    """A step in work does not look like one that waits in a queue."""
+    on = {"work": "01", "queue": "review", "state": state, "worker": worker}
+    assert task_view.reason(step(status="waiting", waiting_on=on), "running") == words
+
+
+@pytest.mark.parametrize(
+    ("message", "beginning"),
+    [
+        ("POST /pay was answered with status 500", "its effect was answered with status 500; "),
+        ("the process ended with exit code 7", "unknown: the process ended with exit code 7; "),
+        ("no valid response: cut off", "unknown: no valid response: cut off; "),
+    ],
+)
+def test_what_is_known_of_an_effect_is_a_sentence(message: str, beginning: str) -> None:
+    """Also where that is how its process ended."""
+    error = {"code": "x", "class": "unknown", "message": message}
     on = {"timer": 4_000_000_000_000_000, "in_doubt": "ask"}
-    error = {"class": "unknown", "message": f"{happened}; whether it took effect is unknown"}
     text = task_view.reason(step(status="waiting", waiting_on=on, error=error), "running")
-    assert text.startswith(f"{words}; will ask at 20")
+    assert text.startswith(f"{beginning}will ask at 20")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_it_shows_queues_and_dead_letters(visitor: httpx.Client, dead: list[str]
     page = visitor.get("/queues").text
     assert "2 waiting" in page
     assert "3 dead letters" in page
-    assert "no worker has claimed any" in page
+    assert "no worker has any of it" in page
     assert "no &lt;b&gt;ink&lt;/b&gt;" in page
     assert page.count('name="work"') == 3
     assert 'name="work"' not in visitor.get("/queues?error=heartbeat_timeout").text

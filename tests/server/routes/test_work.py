@@ -264,6 +264,66 @@ def test_a_paused_task_tells_its_worker(client: httpx.Client, worker: httpx.Clie
     assert ended.status_code == 409
 
 
+def test_a_worker_reads_the_context_of_its_task(
+    running: Running, client: httpx.Client, worker: httpx.Client
+) -> None:
+    """Its token allows nothing of the task but that, and only while it has the lease."""
+    task = start(client, "plain-two")
+    work = claim(worker, "two")
+    address = f"/api/v1/work/{work['lease_id']}/snapshots"
+    assert worker.get(f"{address}/latest").status_code == 404
+    assert call(worker, work, "heartbeat", snapshot=None).json()["action"] == "continue"
+    theirs = f"/api/v1/tasks/{task}/snapshots"
+    first, second = (client.post(theirs, json={"value": n, "label": "n"}).json() for n in (1, 2))
+    assert worker.get(theirs).status_code == 403
+    assert call(worker, work, "heartbeat").json()["action"] == "continue"
+    for known in (None, first["id"]):
+        told = call(worker, work, "heartbeat", snapshot=known).json()
+        assert (told["action"], told["snapshot"]) == ("changed", second["id"])
+    assert call(worker, work, "heartbeat", snapshot=second["id"]).json()["action"] == "continue"
+    assert worker.get(address).json() == {"snapshots": [first, second], "next": None}
+    page = worker.get(address, params={"limit": 1}).json()
+    assert (page["snapshots"], page["next"]) == ([first], first["id"])
+    behind = worker.get(address, params={"cursor": first["id"]}).json()
+    assert behind["snapshots"] == [second]
+    assert worker.get(f"{address}/latest", params={"label": "n"}).json() == second
+    assert worker.get(f"{address}/latest", params={"label": "other"}).status_code == 404
+    with running.client(running.token_with("work:one")) as other:
+        assert other.get(address).json()["reason"] == "unknown"
+    call(worker, work, "release", reason="enough")
+    for path in (address, f"{address}/latest"):
+        refused = worker.get(path)
+        assert (refused.status_code, refused.json()["reason"]) == (410, "released")
+    again = claim(worker, "two")
+    client.post(f"/api/v1/tasks/{task}/cancel")
+    withdrawn = worker.get(f"/api/v1/work/{again['lease_id']}/snapshots")
+    assert (withdrawn.status_code, withdrawn.json()["reason"]) == (410, "withdrawn")
+
+
+def test_a_waiting_step_names_the_worker_that_has_it(
+    client: httpx.Client, worker: httpx.Client
+) -> None:
+    """In the task, in the step and in lists; nothing is left of it once the work is given back."""
+    task = start(client, "plain-two")
+
+    def shown() -> list[tuple[Any, Any]]:
+        document = client.get(f"/api/v1/tasks/{task}").json()
+        step = client.get(f"/api/v1/tasks/{task}/steps/review").json()
+        listed = client.get("/api/v1/tasks", params={"id": task}).json()["tasks"][0]
+        waits = [*document["waiting_on"], step["waiting_on"], *listed["waiting_for"]]
+        return [(wait["state"], wait["worker"]) for wait in waits]
+
+    wait_for(lambda: client.get(f"/api/v1/tasks/{task}").json()["waiting_on"])
+    assert shown() == [(None, None)] * 3
+    work = claim(worker, "two")
+    assert shown() == [("leased", WORKER)] * 3
+    call(worker, work, "running")
+    assert shown() == [("running", WORKER)] * 3
+    call(worker, work, "ask", question="Go on?")
+    asked = client.get(f"/api/v1/tasks/{task}").json()["waiting_on"][0]
+    assert "worker" not in asked and asked["message"] == "Go on?"
+
+
 def test_a_repeated_snapshot_is_appended_once(client: httpx.Client, worker: httpx.Client) -> None:
     """A token names the call: a repetition gets the same id, of its own caller and value only."""
     task = start(client, "plain-two")

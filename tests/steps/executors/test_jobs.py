@@ -302,6 +302,23 @@ def test_a_silent_effect_is_unknown_and_a_person_is_asked(
     run(main())
 
 
+def test_a_job_that_has_ended_without_a_result_is_not_waited_for(
+    shell: Callable[..., Launching],
+) -> None:
+    """No process is left that could stop: the attempt is lost at once, and the launcher cleans up."""
+    trial, launcher = shell(effect="none")
+    launcher.knows_ends = True
+    launcher.end = "its node is gone"
+    launcher.on_launch = begin_elsewhere
+
+    async def main() -> None:
+        assert error_of(await trial.attempt()) == "the job is lost: its node is gone"
+        assert launcher.jobs[0].objects.read(job_objects.CONTROL) is None, "it is asked to stop"
+        assert launcher.canceled == [launcher.jobs[0].name]
+
+    run(main())
+
+
 def test_a_store_that_does_not_answer_is_no_silence_of_the_job(
     shell: Callable[..., Launching], monkeypatch: pytest.MonkeyPatch
 ) -> None:

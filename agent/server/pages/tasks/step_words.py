@@ -6,6 +6,7 @@ from agent.core import waits
 from agent.core.clock import to_iso
 from agent.core.state_machine import STEP_ENDED, TASK_ENDED
 from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
+from agent.core.work_words import worker_wait
 from agent.server.pages.framework.templates import first_line
 
 Document = dict[str, Any]
@@ -85,8 +86,10 @@ def waiting(on: Document) -> str:
             return "waits for its child task" + (
                 ", which waits for a person" if on.get("asks") else ""
             )
-        case Items() | Work() as others:
-            return _for_others(others)
+        case Work(_, queue):
+            return worker_wait(queue, on.get("state"), on.get("worker"))
+        case Items():
+            return "waits for its items"
     return "waits"
 
 
@@ -96,12 +99,6 @@ def until(step: Document, task_status: str) -> str | None:
         return None
     on = waits.from_document(step["waiting_on"] or {})
     return to_iso(on.at) if isinstance(on, Timer) and waiting(step["waiting_on"]) == DUE else None
-
-
-def _for_others(on: Items | Work) -> str:
-    if isinstance(on, Work):
-        return f"waits for a worker of the queue {on.queue!r}"
-    return "waits for its items"
 
 
 def attempt(step: Document) -> str:
