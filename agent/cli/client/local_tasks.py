@@ -168,7 +168,7 @@ class LocalTasks:
             return self._operator.fork(task_id, from_step, edited, is_latest=is_latest)
 
     def _record_newest(self, task_id: str) -> None:
-        """Record the workflow's file as it is now: without a daemon, this is what notices a change."""
+        """Record the workflow's file as it is now: without a daemon, no other code notices a change."""
         from agent.daemon import workflow_sync
 
         private_files.require(self._settings, self._notify)

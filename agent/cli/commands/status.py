@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 Row = tuple[str, str, str, str | None]
-"""What it is about, what there is to say, the next command, and a colour."""
+"""One line of the status: subject, text, next command and colour."""
 
 
 def status(
@@ -141,7 +141,7 @@ def _overview(document: Document) -> Iterator[Row]:
 
 
 def _attention(document: Document) -> Iterator[Row]:
-    """Yield what needs a person, with the command that deals with the first of each kind."""
+    """Yield the counts of what needs a person, with a command for the first of each kind."""
     from agent.cli.output.terminal import one_line, short
 
     if first := document["questions"]["first"]:

@@ -1,4 +1,4 @@
-"""Forking a task: choose the step to start from, see what is repeated, and edit the input."""
+"""Forking a task: choose the step to start from, see the repeated effects, and edit the input."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ pages = PageRegistry("fork")
 
 @pages.page("/tasks/{task_id}/fork", "fork.html", scope="operate")
 def fork_page(connection: Connection, request: PageRequest) -> Document:
-    """Return the steps to start from, and what a fork from the chosen one repeats."""
+    """Return the steps to start from, and the effects that a fork from the chosen one repeats."""
     graphs = request.context.graphs
     task = task_overview.task_overview(connection, request.params["task_id"], graphs)
     graph = graphs.get(connection, task["workflow"], task["version"])
@@ -56,7 +56,7 @@ def _first_choice(task: Document) -> int:
     return int(failed[0]) if failed else 0
 
 
-# Not the address of the page: its script would fetch that again, and lose what was typed.
+# Not the address of the page: its script would fetch that again, and lose the typed text.
 @pages.action("/tasks/{task_id}/fork/start", scope="operate")
 async def fork(request: Request, form: Form) -> Response:
     """Start a fork with the inputs of the form; only those that were changed are edited."""
