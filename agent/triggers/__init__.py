@@ -1,4 +1,4 @@
-"""Triggers: what starts tasks by itself, on a schedule or when something outside changes.
+"""Triggers: they start tasks on a schedule, or when a source outside changes.
 
 - Definitions: `specs` reads them, `sync` keeps the stored triggers equal to the workflows.
 - Schedules: `schedules` computes their times, plans and fires them. `asked_runs`: `catch_up: ask`, the question to a

@@ -208,7 +208,7 @@ def _upcoming(
         is_known = firing_rows.known_keys(connection, row.id, [instant_key(nominal)])
         if not is_known:
             remarks.append(to_iso(timing.due(nominal)) or "")
-        # What is overdue is one pass of the daemon, however many instants that is.
+        # Overdue instants take one pass of the daemon, however many they are.
         nominal = timing.next_after(max(nominal, now))
     return remarks
 

@@ -62,7 +62,7 @@ def logs(
             return
         with watching(task_id, f"logs {terminal.short(task_id)} --follow"):
             while True:
-                # Read before the lines: all lines of an ended task are then seen by the next read.
+                # Asked before the lines are read: the last read must follow the task's end.
                 has_ended = _has_ended(client, task_id)
                 for page in reader.pages():
                     show(page)

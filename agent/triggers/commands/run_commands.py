@@ -29,7 +29,7 @@ from agent.triggers.schedules.schedule_plan import find_due, next_values, stagge
 from agent.triggers.specs import SCHEDULE, WATCH
 
 MANUAL: Final = "manual/"
-"""What the keys of runs begin with that a person started: none of them is an instant."""
+"""Prefixes of the keys of runs that a person started: none of them is an instant."""
 
 
 def run(builder: RunBuilder, request_key: str | None) -> Planner:

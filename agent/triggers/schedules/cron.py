@@ -4,7 +4,7 @@
 weekday are restricted, one of them suffices. The arithmetic of local time is here, because cronsim's
 own returns instants of the past in an autumn fold, and omits some where a zone shifts by half an hour.
 
-What happens when clocks change:
+When clocks change:
 
 - An expression whose minute or hour begins with `*` (`*/5 * * * *`, `30 * * * *`) follows the clock on
   the wall: it matches in both passes of a repeated hour, and never in a skipped one.

@@ -1,4 +1,4 @@
-"""The instants of a schedule: when it is due, and what lies in a gap of time.
+"""The instants of a schedule: the next ones, and those in a span of time.
 
 All instants are whole microseconds since 1970. The keys of a schedule mean this:
 

@@ -1,4 +1,4 @@
-"""What `agent validate` shows of schedules and watchers: the next instants, and what may surprise.
+"""The remarks of `agent validate` on schedules and watchers: the next instants, and likely mistakes.
 
 Everything here is a function of a workflow and the current instant; remarks are advice, never errors.
 """
@@ -216,7 +216,7 @@ def _watcher(trigger: TriggerSpec, now_us: int, is_installed: Callable[[str], bo
 
 
 def _libraries(source: str, keys: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
-    """Return the libraries of a source: module, package, and what it needs it for."""
+    """Return the libraries of a source: module, package, and purpose."""
     if source == "feed":
         yield "feedparser", "feedparser", _needs("feedparser")
     elif source == "url":

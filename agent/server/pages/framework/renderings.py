@@ -76,7 +76,7 @@ class Renderings:
         """How many renderings were made."""
 
     def clear(self) -> None:
-        """Drop all renderings: a change may not show in a version."""
+        """Drop all renderings: a change may leave a page's version unchanged."""
         self._kept.clear()
         self._bytes = 0
 

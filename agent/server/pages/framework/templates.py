@@ -129,7 +129,7 @@ def breakable(name: str) -> Markup:
 
 
 def dollars(amount: float) -> str:
-    """Write an amount of money: in cents, or in fractions of a cent where it is smaller."""
+    """Write an amount of money: with two decimals, small amounts with four."""
     return f"${amount:,.2f}" if amount == 0 or abs(amount) >= 0.1 else f"${amount:,.4f}"
 
 
