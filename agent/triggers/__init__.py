@@ -5,7 +5,8 @@
   person about missed instants.
 - Watchers: `watchers` has the sources, `watch_runner` polls, `watch_plan` decides which items start tasks,
   `watch_listeners` polls early.
-- Both: `run_builder` renders the inputs of their tasks; `kept_reader` is the connection of their passes.
+- Both: `run_builder` renders the inputs of their tasks; `kept_reader` is the connection of their passes,
+  `local_time` reads and writes times in a zone.
 - People: `commands`, `check` (for `agent validate`), `documents`, `health_checks` (for `agent doctor`).
 
 What a firing does to the database, in the worker's commit or in a transaction of its own, is

@@ -16,8 +16,8 @@ from agent.triggers.commands.command_plan import (
     readable_timing,
 )
 from agent.triggers.documents import zone_of
+from agent.triggers.local_time import shown_time
 from agent.triggers.run_builder import RunBuilder
-from agent.triggers.schedules.local_time import shown_time
 from agent.triggers.schedules.schedule_plan import SchedulePlanner, find_due, next_values
 from agent.triggers.specs import SCHEDULE, WATCH
 

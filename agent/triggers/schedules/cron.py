@@ -19,7 +19,7 @@ from typing import Final
 from cronsim import CronSim
 
 from agent.core.clock import SECOND
-from agent.triggers.schedules.local_time import (
+from agent.triggers.local_time import (
     DAY_US,
     gap_end,
     local_us,

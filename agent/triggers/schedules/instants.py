@@ -25,8 +25,8 @@ from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
 from agent.core.local_zone import machine_zone
+from agent.triggers.local_time import DAY_US, parse_time
 from agent.triggers.schedules.cron import Cron
-from agent.triggers.schedules.local_time import DAY_US, parse_time
 
 Json = Any
 

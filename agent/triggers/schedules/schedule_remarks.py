@@ -11,9 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from agent.core.clock import SECOND
-from agent.triggers.schedules.cron import Cron
-from agent.triggers.schedules.instants import Timing
-from agent.triggers.schedules.local_time import (
+from agent.triggers.local_time import (
     DAY_US,
     first_instant,
     next_offset_change,
@@ -22,6 +20,8 @@ from agent.triggers.schedules.local_time import (
     to_local,
     zone_name,
 )
+from agent.triggers.schedules.cron import Cron
+from agent.triggers.schedules.instants import Timing
 from agent.triggers.specs import SCHEDULE, TriggerSpec, triggers_of
 from agent.triggers.watchers.registry import source_name
 from agent.workflows.durations import format_duration
