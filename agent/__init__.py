@@ -8,12 +8,12 @@ Imports point downwards in this list; import-linter checks them (`make check`)::
     mcp         the MCP server: tools and resources, which are routes of the HTTP API
     server      the HTTP API: routes, tokens, webhooks, event streams, pages
     channels    notifications and questions to people: Telegram, Slack, webhooks
-    tool_services  what the tools memory and engine of agents use
+    tool_services  the services behind the tools memory and engine of agents
     recovery    the startup pass, before any loop starts
     restore     a backup in the database's place, with everything in it held
     upgrade     the schema upgrade while workers of earlier versions may run
-    overview    what runs, what waits for a person and what went wrong, at a glance
-    triggers    schedules and watchers: what starts tasks by itself
+    overview    running tasks, questions to people and failures, at a glance
+    triggers    schedules and watchers: they start tasks by themselves
     approvals   answers, expiry, the approval-wait loop
     tasks       the engine: worker, commit path, rules, rescue, operator, checker
     steps       one attempt of one step, and the kinds of steps

@@ -1,4 +1,4 @@
-"""What a person wants to know at a glance: what runs, what waits for them, and what went wrong."""
+"""The agent at a glance: running tasks, questions to people, and failures."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ _SHOWN: Final = 3
 
 
 def overview_document(connection: Connection, budget: BudgetSettings, now: int) -> Document:
-    """Return counts, and the first entries of what needs attention; the caller reads in one snapshot."""
+    """Return counts, and the first entries that need attention; the caller reads in one snapshot."""
     questions = approval_documents.list_approvals(connection, limit=_SHOWN)
     unknown = [
         {"task": task_id, "step": step, "action": action}

@@ -1,4 +1,4 @@
-"""The startup pass, before any loop starts: it repairs what a crash left, and executes no step.
+"""The startup pass, before any loop starts: it repairs the state after a crash, and executes no step.
 
 In this order: approvals that were decided or have expired (their steps go on), results that an earlier
 process could not record, orphaned processes, steps of dead workers, children without parents. A step
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """What the pass did, for the log."""
+    """The results of the pass, for the log."""
 
     steps: int = 0
     """Steps of dead workers, put back to pending."""
@@ -49,7 +49,7 @@ class Recovered:
 
 
 def recover(database: Database, clock: Clock) -> Recovered:
-    """Repair what dead workers left.
+    """Repair the state that dead workers left.
 
     On SQLite the caller holds the daemon's lock, so every worker on record is dead. On PostgreSQL
     others may be alive, and running workers decide which are dead; this pass only takes over from

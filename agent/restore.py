@@ -43,7 +43,7 @@ _LOG_FILES: Final = ("-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a person must resume: tasks with their open steps, and the ids of triggers."""
+    """Held rows that a person must resume: tasks with their open steps, and the ids of triggers."""
 
     tasks: list[HeldTask] = field(default_factory=list)
     triggers: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did."""
+    """The result of a restore."""
 
     contents: BackupContents
     replaced: Path | None
@@ -103,7 +103,7 @@ def hold_all(database: Database, clock: Clock) -> Held:
     with database.connect("reader") as connection:
         triggers = trigger_rows.all_rows(connection)
         task_ids = held_tasks.open_task_ids(connection)
-    # Triggers first: the end of a task may start what is queued.
+    # Triggers first: the end of a task may start a queued run.
     for row in triggers:
         has_end = row.status == TriggerStatus.PAUSED and row.paused_until is not None
         if row.status == TriggerStatus.ACTIVE or has_end:
@@ -115,7 +115,7 @@ def hold_all(database: Database, clock: Clock) -> Held:
 
 
 def held(database: Database) -> Held:
-    """Return what is still held since a restore."""
+    """Return the tasks and triggers still held since a restore."""
     with database.connect("reader") as connection:
         tasks = held_tasks.held_tasks(connection, PauseKind.RESTORE)
         triggers = [

@@ -1,4 +1,4 @@
-"""Questions to people: what a step waits on until an allowed person has answered.
+"""Questions to people: a step waits until an allowed person has answered.
 
 - A step **asks** by ending its attempt with a question (`agent.steps.attempt.approval_gate`). The
   transaction that parks the step inserts the row (`agent.tasks.rules.approvals`). The row holds the

@@ -66,7 +66,7 @@ class DecidedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an answer did."""
+    """The effect of an answer."""
 
     approval_id: str
     task_id: str

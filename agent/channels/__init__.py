@@ -17,7 +17,7 @@ decides what a paired account may do.
 
 **Platforms**: `slack` (requests: `slack_api`), `telegram`, `webhook`, and `terminal_inbox` for `agent chat`. Each
 implements `channel`; chats also receive (`receive_loop`, paced by `poll_pacer`). `notifications` makes what
-they send from events, `secret_ref` reads their secrets, `health_checks` says what is wrong with them.
+they send from events, `secret_ref` reads their secrets, `health_checks` reports their problems.
 
 **Messages** of steps (`messages`) are sent by the worker that runs the step, through the same clients.
 

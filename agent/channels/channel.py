@@ -63,7 +63,7 @@ async def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a channel delivers about one event."""
+    """The notification of a channel about one event."""
 
     id: str
     """The same at every attempt, so that a receiver can drop repetitions."""
@@ -82,7 +82,7 @@ class Notification:
     upkeep: dict[str, Json] | None = None
     """The data of an event about disk space or backups."""
     started_by: Json = None
-    """What started its task, which decides the task's trace."""
+    """The trigger of its task, which decides the task's trace."""
     paired: dict[str, Json] | None = None
     """The account that was paired, as its channel and identity."""
 

@@ -1,4 +1,4 @@
-"""What is wrong with channels, for `agent doctor` and the page of health: can they be opened and deliver."""
+"""Checks for `agent doctor` and the page of health: can each channel be opened, and does it deliver?"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

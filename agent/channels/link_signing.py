@@ -18,7 +18,7 @@ class BadLinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a link refers to."""
+    """The target of a link."""
 
     approval_id: str
     expires_at: int
@@ -56,7 +56,7 @@ def link_token(key: bytes, approval_id: str, expires_at: int) -> str:
 
 
 def read_link(key: bytes, token: str, now_us: int) -> Link:
-    """Return what a link refers to, or raise `BadLinkError`."""
+    """Return the target of a link, or raise `BadLinkError`."""
     approval_id, _, rest = token.partition(".")
     stamp, _, signature = rest.partition(".")
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):

@@ -22,7 +22,7 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What there is to show, and what to record once it was shown."""
+    """Messages to show, and the cursor to record once they were shown."""
 
     texts: list[str] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
@@ -38,13 +38,13 @@ class TerminalInbox:
         self._cursor = f"{TERMINAL}:{user}"
 
     def read(self) -> News:
-        """Return what was not shown yet; `confirm` records that it was."""
+        """Return the messages not shown yet; `confirm` records them as shown."""
         with self._database.connect("reader") as connection, connection.snapshot():
             messages = terminal_messages.unread(connection, self._user, _PAGE)
             texts = list(map(_shown, messages))
             cursor = cursors.cursor(connection, self._cursor)
             if cursor is None:
-                # A new reader begins with what happens from now on.
+                # A new reader sees only later events.
                 _, position = cursors.events_after(connection, (0, 0), [], 1)
             else:
                 ends, position = self._ends(connection, cursor.position)

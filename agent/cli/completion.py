@@ -1,4 +1,4 @@
-"""What can follow the words of a command line, for the completion of shells.
+"""Completes command lines in shells.
 
 The scripts of `agent completion` call `agent __complete WORD...` with the words so far, the last one
 unfinished, and get one candidate a line: the word, a tab, and what it is. The line `:files` stands for
@@ -41,7 +41,7 @@ TAKES_TASK: Final = frozenset(
 """Commands whose first argument is a task."""
 
 Candidate = tuple[str, str]
-"""A word, and what it is."""
+"""A word and its description."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ def _commands() -> Iterator[Candidate]:
 
 
 def _arguments(line: _Line) -> Iterator[Candidate]:
-    """Yield what the next argument can be."""
+    """Yield candidates for the next argument."""
     if line.path == ["config"]:
         # `get` may be left out.
         yield from _config_keys(line)
@@ -172,7 +172,7 @@ def _arguments(line: _Line) -> Iterator[Candidate]:
 
 
 def _values(line: _Line, parameter: Any) -> Iterator[Candidate]:
-    """Yield the values of an option or an argument, by what its help calls it."""
+    """Yield the values of an option or an argument, by its name in the help."""
     metavar = (parameter.metavar or parameter.name).upper()
     group = line.path[0] if line.path else ""
     source = _BY_METAVAR.get(metavar) or _BY_GROUP.get((group, metavar))

@@ -44,7 +44,7 @@ def find(name: str) -> Path:
 
 
 def description(path: Path) -> str:
-    """Return what an example is about."""
+    """Return the first line of an example's description."""
     match = _DESCRIPTION.search(path.read_text(encoding="utf-8"))
     return "" if match is None else match[1].strip("\"'")
 

@@ -1,4 +1,4 @@
-"""What `agent --help` and `agent version` print; neither needs typer.
+"""The output of `agent --help` and `agent version`; neither needs typer.
 
 `main` prints it at once where nothing else was asked, and `program` where typer has read the arguments.
 """

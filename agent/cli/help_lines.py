@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 
 def metavar_of(annotation: Any, names: tuple[str, ...]) -> str | None:
-    """Return what stands for the value of an option that names none; a flag has no value."""
+    """Return the placeholder of an option's value; a flag has none."""
     kinds = {annotation, *get_args(annotation)}
     if bool in kinds:
         return None

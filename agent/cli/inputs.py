@@ -23,7 +23,7 @@ def parse_inputs(
 
 
 def typed_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Return what was given as `key=value` with an option that may be repeated."""
+    """Return the values of an option that may be repeated, each `key=value`."""
     try:
         return parse_pairs(pairs)
     except ValueError as error:

@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Run the command of the arguments; an error becomes one message and an exit code."""
-    # Nothing of what a command loads is garbage: to search it takes a tenth of the command's time. One that runs
+    # A command loads no garbage: searching for it takes a tenth of the command's time. One that runs
     # for long still collects.
     gc.set_threshold(20_000, 20, 20)
     try:
@@ -28,7 +28,7 @@ def _main() -> None:
             if not _answers_at_once(sys.argv[1:]):
                 _run(sys.argv[1:])
         finally:
-            # What is still buffered; at its own end Python would complain about a closed pipe.
+            # Flush here: at its own end Python would complain about a closed pipe.
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has closed the pipe; Python must not complain at exit.

@@ -1,4 +1,4 @@
-"""Every command as data: its name, its module, its group in the help, and one line on what it does.
+"""Every command as data: its name, its module, its group in the help, and one line about it.
 
 The help, completion and the man page read this table; only the module of the command that runs is
 imported. To add a command: a function in a module of `agent.cli.commands`, and a line here. A test

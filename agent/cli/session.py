@@ -1,4 +1,4 @@
-"""What commands start with: the settings, the client of the agent, and the local database."""
+"""The session of a command: the settings, the client of the agent, and the local database."""
 
 import os
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def require_local() -> None:
 def require_person(what: str) -> None:
     """Raise `CommandError` in a program that a step or a watcher has started: people decide, not models.
 
-    The engine marks the environment of what it starts. A program that removes the mark is not noticed.
+    The engine marks the environment of its processes. A program that removes the mark is not noticed.
     """
     from agent.steps.process.processes import is_started_by_engine
 
@@ -122,7 +122,7 @@ def configuration() -> "Configuration":
 
 
 _described: "set[Place]" = set()
-"""What was printed about already."""
+"""Places that were already printed."""
 
 
 def _describe(configuration: "Configuration") -> None:

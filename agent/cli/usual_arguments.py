@@ -23,7 +23,7 @@ class _UnusualError(Exception):
 
 
 def command_of(words: list[str]) -> Callable[[], None] | None:
-    """Return what a command line asks for, ready to be called; None if the line is not a usual one."""
+    """Return a command line as a function to call; None if the line is not a usual one."""
     entry = next(
         (candidate for candidate in registry.COMMANDS if words[:1] == [candidate.name]), None
     )

@@ -8,7 +8,7 @@
 - `locations`: where the files of an agent are.
 - `discovery` finds the file: named, upwards from the current directory, or the user's own.
 - `loader.load` is the entry point: it merges defaults, the file, the environment and the command line.
-  `problems` says what is wrong, `keys` reads dotted keys, `toml_lines` finds the lines of keys.
+  `problems` writes error messages, `keys` reads dotted keys, `toml_lines` finds the lines of keys.
 - `effective` lists the values in force with their sources, `file_edit` sets one in the file, and
   `reloading` says which of them a running agent takes over.
 - `file_exposure` refuses to start where untrusted users can change what the agent acts on.

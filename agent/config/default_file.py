@@ -6,7 +6,7 @@ from agent.config.settings import sections
 
 
 def default_text() -> str:
-    """Return the commented default configuration: what `agent init` writes."""
+    """Return the commented default configuration that `agent init` writes."""
     blocks = [
         "# The agent's configuration, with its defaults. A variable of the environment overrides\n"
         "# a value here: AGENT_ENGINE__SLOTS=10 sets slots in [engine]. A list is written a,b or as\n"

@@ -26,11 +26,11 @@ class Value:
 
     key: str
     value: Any
-    """What may be a secret is hidden."""
+    """Values that may be secrets are hidden."""
     source: str
     """`default`, `FILE:LINE`, the name of a variable, or `command line`."""
     is_default: bool
-    """Whether it is what holds without a configuration, wherever it comes from."""
+    """Whether the value equals the default, wherever it comes from."""
 
 
 def values(configuration: Configuration) -> Iterator[Value]:
@@ -55,7 +55,7 @@ def _source(configuration: Configuration, key: str, lines: dict[tuple[str, ...],
 
 
 def shown(key: str, value: Any) -> Any:
-    """Return a value without what may be a secret; references to secrets stay."""
+    """Return a value with possible secrets hidden; references to secrets stay."""
     name = key.rpartition(".")[2]
     match value:
         case str() if secret_reference.parse(value) is not None:
@@ -85,7 +85,7 @@ def _reference_or_hidden(value: object) -> object:
 
 
 def _arguments(words: list[str]) -> Iterator[str]:
-    """Hide what follows an option such as `--token`."""
+    """Hide the word after an option such as `--token`."""
     is_secret = False
     for word in words:
         option = _SECRET_OPTION.match(word)

@@ -35,7 +35,7 @@ def set_keys(place: Place, pairs: list[tuple[str, str]]) -> list[Edit]:
     unknown = [f"{key}: {unknown_key(key)}" for key, _ in pairs if field_at(key.split(".")) is None]
     if unknown:
         raise ConfigError(unknown)
-    # What was wrong with the file already is reported first.
+    # Problems that the file already has are reported first.
     before = read(place, {})
     document = tomlkit.parse(before.text)
     edits = []

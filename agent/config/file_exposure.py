@@ -3,7 +3,7 @@
 The configuration and the workflows are code; the home directory holds the tokens and the database,
 whose tasks are run. A user who can change one of these acts as the agent's user. So a process that is
 about to run tasks first closes its home directory to others. It refuses to start if something else is
-exposed: a file that others could write may no longer contain what its owner wrote.
+exposed: a file that others could write may no longer have its owner's content.
 """
 
 import os
@@ -35,7 +35,7 @@ _SHOWN: Final = 10
 
 
 class ExposedError(Exception):
-    """Users who are not trusted can change what the agent acts on."""
+    """Users who are not trusted can change files that the agent acts on."""
 
     def __init__(self, weak_files: list[Weakness]) -> None:
         lines = [
@@ -53,7 +53,7 @@ class ExposedError(Exception):
 
 
 def close_to_others(settings: "Settings") -> list[str]:
-    """Close the home directory to others and refuse what stays exposed; return messages about it.
+    """Close the home directory to others and refuse files that stay exposed; return messages about it.
 
     Raises `ExposedError`, and `ValueError` for a trusted user or group that does not exist.
     """
@@ -87,7 +87,7 @@ def trust_of(settings: "Settings") -> Trust:
 
 
 def remarks(settings: "Settings") -> Iterator[str]:
-    """Yield messages about what is accepted and still worth knowing."""
+    """Yield warnings about files that are accepted."""
     owner = _other_owner(settings)
     if owner is not None:
         yield (
@@ -97,10 +97,10 @@ def remarks(settings: "Settings") -> Iterator[str]:
 
 
 def exposed(settings: "Settings", trust: Trust) -> list[Weakness]:
-    """Return what untrusted users can change of what the agent acts on."""
+    """Return the files that untrusted users can change and the agent acts on."""
     weak: dict[Path, Weakness] = {}
     if settings.file is not None:
-        # A file that others can write must not be what declares them trusted.
+        # A file that others can write must not declare them trusted.
         first = trust_in(*settings.trusted_by_environment)
         owner = _other_owner(settings)
         if owner is not None:
@@ -194,7 +194,7 @@ def secret_files(settings: "Settings") -> Iterator[Path]:
         yield database
         for suffix in ("-wal", "-shm"):
             yield database.with_name(database.name + suffix)
-        # What a restore has replaced; a running agent excludes a restore.
+        # Files that a restore has replaced; a running agent excludes a restore.
         yield from database.parent.glob(f"{database.name}.replaced-*")
 
 

@@ -72,7 +72,7 @@ def _named_leaves(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def value_at(document: Mapping[str, Any], path: list[str]) -> Any:
-    """Return what a document has at a path; None where it has nothing."""
+    """Return the value of a document at a path; None if there is none."""
     value: Any = document
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -80,7 +80,7 @@ def value_at(document: Mapping[str, Any], path: list[str]) -> Any:
 
 
 def put(document: Document, path: list[str], value: Any) -> Document:
-    """Set a value at a path; return the document. What is not a section is left for the check."""
+    """Set a value at a path; return the document. A value in the place of a section is left for the check."""
     inner: Any = document
     for name in path[:-1]:
         if not isinstance(inner, dict):
@@ -92,7 +92,7 @@ def put(document: Document, path: list[str], value: Any) -> Document:
 
 
 def from_text(text: str, annotation: Any) -> Any:
-    """Read a text as a field's type; what does not fit stays text and is refused as such."""
+    """Read a text as a field's type; a text that does not fit stays text, and the check refuses it."""
     if get_origin(annotation) in (list, dict):
         if text.lstrip().startswith(("[", "{")) or get_origin(annotation) is dict:
             return _from_json(text)

@@ -1,9 +1,9 @@
-"""Reads the configuration and reports what is wrong with it.
+"""Reads the configuration and reports its problems.
 
 Values come from the models' defaults, then the file (see `discovery`), then the environment
 (`AGENT_ENGINE__SLOTS=10` sets `slots` in `[engine]`; a list is `a, b` or JSON), then `-c KEY=VALUE` of
 the command line. Every unknown key and every value out of bounds is reported at once, with its file,
-its line and what was probably meant.
+its line and the probable intention.
 """
 
 import os
@@ -55,7 +55,7 @@ class Configuration:
 
 @dataclass(slots=True)
 class _Layer:
-    """Values that override those of the file: by key, with what set each and what is wrong."""
+    """Values that override those of the file: by key, with their origins and problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def _read(file: Path) -> str:
 
 
 def _check_file(file: Path | None, text: str, document: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the file's own values, each with its line."""
+    """Return the problems of the file's own values, each with its line."""
     problems = list(problems_of(document))
     if not problems:
         return []

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words for the person who wrote it."""
+"""The problems of a configuration, in words for the person who wrote it."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -28,7 +28,7 @@ def problems_of(document: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
 
 
 def unknown(name: str, known: list[str], what: str) -> str:
-    """Say that there is no such thing, and what was probably meant."""
+    """Describe an unknown word, with the nearest known one."""
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else "known are " + ", ".join(known)
     return f"there is no such {what}; {hint}"

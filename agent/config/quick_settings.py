@@ -52,7 +52,7 @@ def settings_at(
         try:
             text = file.read_bytes()
         except OSError:
-            # The other way says what is wrong.
+            # The slow way reports the problem.
             return load()
         # By its path too, so that configurations with the same text have a memory each.
         memory = UserCache("config", environment, f"{version}\0{file.absolute()}\0".encode() + text)

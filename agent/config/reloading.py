@@ -52,7 +52,7 @@ def changed_keys(old: Settings, new: Settings) -> list[str]:
 
 
 def merged(old: Settings, new: Settings) -> Settings:
-    """Return the old settings with what a reload takes over from the new ones."""
+    """Return the old settings with those new values that a reload can apply."""
     update: dict[str, Any] = {}
     for reloaded in RELOADED:
         section, _, key = reloaded.partition(".")

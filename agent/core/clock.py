@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 class Clock:
-    """Instants for what is stored, a monotonic reading for what is measured here."""
+    """Instants for stored times, a monotonic reading for durations measured in this process."""
 
     def __init__(self) -> None:
         self._offset_us = 0

@@ -1,7 +1,7 @@
 """Texts from mail, pages and models, written so that they cannot deceive the person who reads them.
 
 Every surface that shows such a text uses these functions: pages, chats, terminals and console logs.
-What cannot be seen, and what changes how other characters are shown, is written as an escape:
+Characters that are invisible, or that change how others are shown, are written as escapes:
 
 - control characters, except line breaks and tabs;
 - all format characters (Unicode category Cf): marks of direction, zero-width characters, tags, soft
@@ -63,7 +63,7 @@ _SEEN: Final = (
 
 
 def harmless(text: str) -> str:
-    """Write what cannot be seen, or would change how a text is shown, as escapes."""
+    """Write characters that are invisible, or change how a text is shown, as escapes."""
     return _translated(text, lambda char: ascii(char)[1:-1])
 
 

@@ -26,7 +26,7 @@ _root: Final[ContextVar[_Root | None]] = ContextVar("root_task", default=None)
 
 
 class StepCode:
-    """Marks what runs in its block, and what that starts, as a step's code.
+    """Marks the code in its block, and the tasks it starts, as a step's code.
 
     A class, not a generator: every attempt enters it.
     """
@@ -73,7 +73,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **named: Any) ->
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, as `asyncio.run` does, and outlive what other tasks raise."""
+    """Run a coroutine to its end, as `asyncio.run` does, whatever other tasks raise."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         loop.set_task_factory(_make_task)

@@ -49,7 +49,7 @@ def new_id() -> str:
 
 
 def first_id_at(instant_us: int) -> str:
-    """Return what sorts before every id made at an instant or later, and after all older ones."""
+    """Return a key that sorts before every id made at an instant or later, and after all older ones."""
     milliseconds = f"{max(0, instant_us) // 1000:012x}"
     return f"{milliseconds[:8]}-{milliseconds[8:]}"
 
@@ -98,7 +98,7 @@ def idempotency_key(
 def remote_key(
     origin_id: str, step: str, action: str, stable_request_hash: str, failures: int
 ) -> str:
-    """Return what a remote gets as `Idempotency-Key`.
+    """Return the `Idempotency-Key` for a remote.
 
     It stays the same after an unknown, so that the remote recognizes the repeated request, and changes
     after a definite failure, which the remote must not answer from its record.

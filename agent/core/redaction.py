@@ -54,7 +54,7 @@ class Redactor:
 
     @property
     def values(self) -> frozenset[str]:
-        """What is hidden."""
+        """The hidden texts."""
         with self._lock:
             return frozenset(value for values in self._values.values() for value in values)
 
@@ -181,4 +181,4 @@ class Redactor:
 
 
 everywhere: Final = Redactor()
-"""What this process must not show."""
+"""The secrets of this process."""

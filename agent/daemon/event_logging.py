@@ -19,7 +19,7 @@ _TASK_EVENTS: Final = frozenset(
     }
 )
 _TASK_DETAILS: Final = ("workflow", "reason")
-"""What lines about tasks say beside the id, where the event has it."""
+"""Keys of log lines about tasks besides the id, where the event has them."""
 _QUESTION_EVENTS: Final = frozenset({"approval.requested", "approval.renewed", "approval.reminded"})
 _WARNING_EVENTS: Final = frozenset({"tool_call.unknown", "step.lost"})
 _TRIGGER_EVENTS: Final = frozenset(TRIGGER_NOTICES)
@@ -32,7 +32,7 @@ EVENT_TYPES: Final = _TASK_EVENTS | _QUESTION_EVENTS | _WARNING_EVENTS | _TRIGGE
 def log_events(events: list[tuple[Any, ...]], log_keys: LogKeys | None = None) -> None:
     """Log events of `EVENT_TYPES`, as the event tail gives them.
 
-    `log_keys` returns what else lines about tasks contain: their traces.
+    `log_keys` returns further keys of lines about tasks: their traces.
     """
     more = {}
     if log_keys is not None:

@@ -1,6 +1,6 @@
-"""The file in which a running agent says what it is: its process, version, address and settings.
+"""The file that describes a running agent: its process, version, address and settings.
 
-Commands read it to report on the agent and to find what it was started with. The lock decides whether
+Commands read it to report on the agent and its settings. The lock decides whether
 an agent runs; this file only describes it. Settings are kept as digests: they may contain secrets.
 """
 
@@ -92,7 +92,7 @@ class InstanceFile:
         self._write(replace(self._instance, api=api))
 
     def record_reload(self, settings: Settings, result: dict[str, Any]) -> None:
-        """Record the settings in force after a reload, and what it did."""
+        """Record the settings in force after a reload, and its result."""
         self._write(
             replace(
                 self._instance,

@@ -1,4 +1,4 @@
-"""What a daemon tells the service manager about itself."""
+"""Reports the daemon's health to the service manager."""
 
 import asyncio
 import os

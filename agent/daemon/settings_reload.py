@@ -1,7 +1,7 @@
-"""Reads the configuration again while the agent runs, and applies what can be applied.
+"""Reads the configuration again while the agent runs, and applies the changes that need no restart.
 
 A file that could not be used at a start is refused as a whole, and the old settings stay in force.
-What needs a restart (see `agent.config.reloading`) is named, and stays as it was.
+Settings that need a restart (see `agent.config.reloading`) are named, and stay unchanged.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Apply = Callable[[Settings, Settings], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """What a reload did."""
+    """The result of a reload."""
 
     applied: list[str] = field(default_factory=list)
     needs_restart: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class SettingsReload:
         self._lock = asyncio.Lock()
 
     async def run(self) -> dict[str, Any]:
-        """Reload the settings; return what was applied, what needs a restart, and what is wrong."""
+        """Reload the settings; return the applied keys, those that need a restart, and the problems."""
         async with self._lock:
             try:
                 settings = await asyncio.to_thread(self._read)
@@ -70,7 +70,7 @@ class SettingsReload:
 
     def _read(self) -> Settings:
         settings = self._configuration.reread().settings
-        # As at a start: what others could have written is not acted on.
+        # As at a start: files that others could have written are not used.
         for line in file_exposure.close_to_others(settings):
             log.warning("files.closed", message=line)
         return settings

@@ -1,4 +1,4 @@
-"""The MCP server: what clients of the Model Context Protocol, such as coding agents, may see and do.
+"""The MCP server: tools and resources for clients of the Model Context Protocol, such as coding agents.
 
 `http_endpoint` serves `/mcp` in the daemon; `stdio` serves the process of `agent mcp`. Both speak through
 `protocol_server`, which lists the tools and resources and runs them.

@@ -21,7 +21,7 @@ _SPARE_SECONDS: Final = 60.0
 """How much longer than its own wait a request may take; a claim of work waits for up to 30."""
 
 NeededScope = Scope | Literal["work"]
-"""What a tool needs; `work` is the scope of any queue."""
+"""The scope that a tool needs; `work` is the scope of any queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Api:
         self._client = client
         self._principal = principal
         self.notice: Callable[[], str | None] = lambda: None
-        """Returns what a caller should know of an open task: that nothing runs it."""
+        """Returns a remark on an open task if no process runs it."""
 
     def allows(self, scope: NeededScope) -> bool:
         """Whether the caller may use routes of a scope."""
@@ -148,11 +148,11 @@ _ADVICE: Final = {
     "lease-lost": "stop this work; claim_work gets other work",
     "key-reused": "use another key, or the same arguments",
 }
-"""What to do about a problem whose own text does not say it."""
+"""Advice for problems whose own text has none."""
 
 
 def _text(document: Mapping[str, Any]) -> str:
-    """Return a problem in words: what is wrong, and what to do."""
+    """Return a problem in words, with advice."""
     slug = str(document.get("type", "")).rpartition(":")[2]
     detail = str(document.get("detail", "the agent gave no reason"))
     if slug == "forbidden" and document.get("needs"):

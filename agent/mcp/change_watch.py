@@ -99,7 +99,7 @@ class ChangeWatch(InMemorySubscriptionBus):
                 cursor = await self._publish_events(cursor)
 
     async def _tools(self, known: Any) -> Any:
-        """Return what decides the list of tools; what is known, if the agent does not answer."""
+        """Return the facts that decide the list of tools; the last known ones if the agent does not answer."""
         try:
             listed = await self._api.call(ApiRequest("GET", "/api/v1/workflows"))
         except ApiError as error:

@@ -228,6 +228,6 @@ def _annotations(hints: Hints, *, is_open: bool) -> types.ToolAnnotations:
         read_only_hint=hints.is_read_only,
         destructive_hint=hints.is_destructive,
         idempotent_hint=hints.is_idempotent,
-        # What a workflow does may reach anything; the others change this agent alone.
+        # A workflow may act on anything; the other tools change this agent alone.
         open_world_hint=is_open,
     )

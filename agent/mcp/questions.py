@@ -27,7 +27,7 @@ _PLAIN: Final = ("string", "number", "integer", "boolean")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking."""
+    """The result of asking."""
 
     required: "InputRequiredResult | None" = None
     """The result to return: the client repeats its call with the answers."""
@@ -85,7 +85,7 @@ async def ask(
 
 
 def message(approval: Document) -> str | None:
-    """Return a question as text, with what would be done; None if it is too long to be shown."""
+    """Return a question as text, with the action that it is about; None if it is too long to be shown."""
     place = f"{approval['workflow']}, step {approval['step']}"
     text = f"{approval['message'] or 'A step asks for your decision.'}\n({place})"
     request = approval["request"]

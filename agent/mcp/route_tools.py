@@ -16,12 +16,12 @@ _DROPPED: Final = ("title", "examples", "example")
 """Keys of schemas that tell a client nothing: every tool has its schema in every list."""
 _KEY_HEADER: Final = "Idempotency-Key"
 _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
-"""What a header may hold as it is."""
+"""Characters that a header may hold unescaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a client may assume of a tool, before it asks its user."""
+    """Properties of a tool for the client, before it asks its user."""
 
     is_read_only: bool = False
     is_destructive: bool = False
@@ -181,7 +181,7 @@ def _response_schema(operation: Mapping[str, Any]) -> JsonSchema:
 
 
 def standalone(schema: JsonSchema, components: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema that holds what it refers to, as an object at its root and without examples."""
+    """Return a schema with its references included, as an object at its root and without examples."""
     if "$ref" in schema:
         schema = components[schema["$ref"].removeprefix(_COMPONENTS)]
     needed: dict[str, JsonSchema] = {}

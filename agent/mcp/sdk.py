@@ -22,5 +22,5 @@ def load() -> None:
         if error.name not in ("mcp", "mcp_types"):
             raise
         raise MissingSdkError from None
-    # It logs what it receives, which may hold a secret, and every session.
+    # It logs every message, which may hold a secret, and every session.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)

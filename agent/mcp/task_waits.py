@@ -116,7 +116,7 @@ class TaskCall:
         loop = asyncio.get_running_loop()
         started = loop.time()
         give_up = started + seconds
-        # What a person has declined to answer is not asked again by this call.
+        # This call does not repeat a question that the person has declined.
         answered = set(self._params.input_responses or ())
         while True:
             began = loop.time()

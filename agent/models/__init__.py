@@ -10,7 +10,7 @@ models are `agent.config.models.ModelSettings`, from the configuration.
   returns the connector of one. `agent.steps.kinds.llm.model_calls` calls them.
 - `anthropic`, `openai`: the connectors; both use `sdk_call`, `response_parsing` and `schema_subset`.
   `echo`: a stand-in without a network.
-- `errors`: what a failure means. `pricing`: what a call costs, and the most it can cost.
+- `errors`: the classes of failures. `pricing`: the cost of a call, and its upper bound.
 
 To add a provider: its name in `agent.config.models`, a module with a connector, and entries in
 `registry.connect` and, for a default key, `registry._KEYS`. This package imports `agent.config` and

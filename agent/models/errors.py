@@ -1,4 +1,4 @@
-"""What a failed call of a model means: whether a retry may help, and whether it may have cost.
+"""Classifies failed calls of models: may a retry help, and may the call have cost money?
 
 Pure functions of the exception or the response, the same for every provider.
 """
@@ -108,7 +108,7 @@ def status_error(
             "remote",
             text,
             may_retry=True,
-            # A gateway that timed out does not know what the model behind it did.
+            # A gateway that timed out does not know the fate of the request behind it.
             may_have_cost=status in (408, 502, 504),
             delay_seconds=retry_after(headers),
             request_id=request_id,

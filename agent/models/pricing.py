@@ -1,4 +1,4 @@
-"""What a call of a model costs, and the most it can cost; money in millionths of a US dollar."""
+"""The cost of a call of a model, and its upper bound, in millionths of a US dollar."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _MESSAGE_TOKENS: Final = 16
 _IMAGE_TOKENS: Final = 5000
 """Providers scale images down: none takes more."""
 ENTRY_TOKENS: Final = 4
-"""What a message takes besides its text, for estimates."""
+"""Tokens of a message besides its text, for estimates."""
 _USUAL_BYTES_PER_TOKEN: Final = 4
 _MAX_BYTES_PER_TOKEN: Final = 16
 """No text has more bytes per token: a prompt beyond this certainly does not fit a context."""

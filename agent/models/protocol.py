@@ -43,7 +43,7 @@ class Image:
 
 
 IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What every provider's models that can see accept."""
+"""Media types that every provider's models with vision accept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _MAX_SHOWN: Final = 80
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
 _REPLACEABLE: Final = re.compile(r"\\u(?:0000|[dD][89abAB])")
-"""What `to_plain_json` may have to replace: NUL and surrogates, as escapes."""
+"""The escapes that `to_plain_json` may have to replace: NUL and surrogates."""
 
 
 class TooLargeError(Exception):
@@ -74,7 +74,7 @@ def document_of(text: str) -> dict[str, Any]:
 
 
 def arguments_of(raw: Json) -> Json:
-    """Parse the arguments of a tool use; what is not a JSON object stays text.
+    """Parse the arguments of a tool use; a text that is no JSON object stays text.
 
     So does an object that cannot be stored, such as one with a NUL in a text: replacing the character
     would use the tool with arguments that the model did not give.
@@ -141,7 +141,7 @@ def to_plain_json(value: Any, depth: int = 0) -> Any:
 
 
 def parse_problem(error: Exception) -> str:
-    """Return what is wrong with a response, for people."""
+    """Describe the problem of a response, for people."""
     if type(error) is ValueError:
         return str(error)
     return f"its structure is not as expected ({type(error).__name__}: {error})"

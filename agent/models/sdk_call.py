@@ -1,4 +1,4 @@
-"""One request to a provider through its SDK, and what its failures mean.
+"""One request to a provider through its SDK, and the classes of its failures.
 
 One generator makes both SDKs: their errors have the same names and meanings, so one function serves
 both.

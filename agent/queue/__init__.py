@@ -12,10 +12,10 @@ It needs no configuration and no database of the agent, only its HTTP address an
 `work:QUEUE`. Nothing heavy is imported: requests go through the standard library.
 
 - `handlers`: `@handler`. `worker`: `Worker`, its threads and its end. `claims`, `heartbeats`, `report`: what it
-  sends. `work`: what a handler gets. `outcome`: what its end means. `execution`: how it is called.
-- `connection`: one request. `lease`: what belongs to one claimed step.
+  sends. `work`: the argument of a handler. `outcome`: the meaning of its end. `execution`: how it is called.
+- `connection`: one request. `lease`: the requests of one claimed step.
 - `command`: the handler of `agent queue work`, which runs a command for each step.
-- `errors`: what handlers raise, and what the client raises.
+- `errors`: the exceptions that handlers and the client raise.
 
 Every request may be repeated: a claim has a token of the client's choice, everything else is fenced by the
 lease. A result is sent until the agent has recorded it or answers 410; a worker that must end before that raises.

@@ -71,7 +71,7 @@ class Claims:
         self._connection.interrupt()
 
     def give_back(self) -> None:
-        """Release what claims got whose answers did not come."""
+        """Release the work of claims whose answers were lost."""
         while self._unanswered:
             _, request = self._unanswered.popitem()
             try:

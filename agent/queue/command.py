@@ -23,7 +23,7 @@ _POLL_SECONDS: Final = 0.05
 _MAX_OUTPUT_BYTES: Final = 64 * 1024 * 1024
 _PIECE_BYTES: Final = 65_536
 _READ_SECONDS: Final = 5.0
-"""For what the command left in its pipes; a process that it started may hold them open."""
+"""For output left in the pipes; a process that the command started may hold them open."""
 _MAX_LINE_CHARS: Final = 500
 # The read ends when this process closes the pipe, or dies.
 _GUARD: Final = 'read -r _; kill -TERM "-$1"; sleep "$2"; kill -KILL "-$1"'
@@ -43,7 +43,7 @@ class CommandHandler:
         self._clock = Clock()
 
     def __call__(self, work: Work) -> Any:
-        """Run the command on a step; return its output, or raise what its exit code means."""
+        """Run the command on a step; return its output, or raise the error of its exit code."""
         try:
             process = subprocess.Popen(
                 self._argv,
@@ -81,7 +81,7 @@ class CommandHandler:
         raise Retry(message, code="exit_code" if code > 0 else "signal")
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """End what is left of the command's group."""
+        """End the remaining processes of the command's group."""
         _signal_group(process.pid, signal.SIGTERM)
         deadline = self._clock.monotonic() + self._grace_seconds
         while process.poll() is None and self._clock.monotonic() < deadline:
@@ -129,7 +129,7 @@ class _Streams:
             thread.start()
 
     def join(self) -> None:
-        """Wait for what is still in the pipes."""
+        """Wait for the output still in the pipes."""
         for thread in self._threads:
             thread.join(_READ_SECONDS)
 

@@ -21,7 +21,7 @@ from agent.core.ids import random_fraction
 from agent.queue.errors import LeaseLostError, QueueError, UnavailableError
 
 ANSWER_SECONDS: Final = 20.0
-"""How long an answer may take, beyond what a long poll waits."""
+"""How long an answer may take, beyond the wait of a long poll."""
 _UNAUTHORIZED: Final = 401
 _GONE: Final = 410
 _TOO_MANY: Final = 429
@@ -156,7 +156,7 @@ class Connection:
         return connection
 
     def _target(self, path: str) -> str:
-        """Return what stands in the request line: a proxy of plain HTTP needs the whole address."""
+        """Return the target of the request line: a proxy of plain HTTP needs the whole address."""
         if self._proxy is not None and not self._is_tls:
             return f"{self.url}/api/v1/{path}"
         return self._prefix + path

@@ -1,4 +1,4 @@
-"""What handlers raise, and what the client raises."""
+"""The exceptions that handlers and the client raise."""
 
 
 class Retry(Exception):  # noqa: N818 - a verdict, read as a statement

@@ -14,7 +14,7 @@ from agent.queue.work import AsyncWork, Work
 
 
 def call(function: handlers.Handler, lease: Lease, loop: asyncio.AbstractEventLoop | None) -> Any:
-    """Call a handler and return what it returns, or raise what it raises; blocks until it has ended."""
+    """Call a handler and return its result, or raise its exception; blocks until it has ended."""
     if not handlers.is_async(function):
         return function(Work(lease))
     assert loop is not None

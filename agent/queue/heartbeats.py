@@ -72,7 +72,7 @@ class Heartbeats:
             return [(lease, self._due[lease] <= now) for lease in wanted]
 
     def _extend(self, lease: Lease) -> None:
-        """Send what waits for a lease, and note when it is due again."""
+        """Send the log lines of a lease, or else a heartbeat, and note when it is due again."""
         wait = lease.seconds / _SHARE
         try:
             if lease.has_log:

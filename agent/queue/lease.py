@@ -1,7 +1,7 @@
 """One lease: the requests under its id, what the agent last answered, and log lines on their way.
 
 A lease has its own lock, since a handler and the thread of heartbeats both use it. Nothing here waits
-for the agent for long: what must not be lost is repeated by the caller.
+for the agent for long: the caller repeats requests that must not be lost.
 """
 
 import threading
@@ -85,14 +85,14 @@ class Lease:
         self.known_snapshot, self.newer_snapshot = snapshot_id, None
 
     def heartbeat(self) -> None:
-        """Extend the lease, once; what the agent answers is noted."""
+        """Extend the lease, once; note the agent's answer."""
         document = {"snapshot": self.known_snapshot}
         self._observed("heartbeat", document, timeout_seconds=min(ANSWER_SECONDS, self.seconds / 3))
 
     def _observed(
         self, verb: str, document: Document | None, *, timeout_seconds: float | None = None
     ) -> Document:
-        """Send a request, and note what its answer says about the lease."""
+        """Send a request, and note the state of the lease from its answer."""
         try:
             state = self.send(verb, document, timeout_seconds=timeout_seconds)
         except LeaseLostError as error:
@@ -154,7 +154,7 @@ class Lease:
         return bool(self._lines)
 
     def flush_log(self) -> None:
-        """Send the log lines that wait; what cannot be sent waits for the next flush."""
+        """Send the pending log lines; lines that cannot be sent wait for the next flush."""
         with self._flush_lock:
             while (piece := self._next_piece()) is not None:
                 stream, text, count = piece
@@ -200,5 +200,5 @@ class Lease:
 
 
 def storable(text: str) -> str:
-    """Return a text without what the agent cannot record: NUL characters and lone surrogates."""
+    """Return a text without characters that the agent cannot record: NUL and lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

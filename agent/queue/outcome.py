@@ -1,4 +1,4 @@
-"""What the end of a handler means for its step."""
+"""The outcome of a step, from the end of its handler."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a handler may return instead of its output: the output and a context snapshot.
+    """An output with a context snapshot, for handlers that return both.
 
     Both are recorded in one transaction.
     """
@@ -37,7 +37,7 @@ class Result:
 
 
 def outcome_of(lease: Lease, call: Callable[[], Any]) -> Outcome:
-    """Run a handler and return what is to be reported."""
+    """Run a handler and return the outcome to report."""
     try:
         return _completed(call())
     except Parked as parked:

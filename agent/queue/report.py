@@ -20,7 +20,7 @@ _BAD_CONTENT: Final = (None, 400, 413, 422)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a report."""
+    """How a report was received."""
 
     is_settled: bool
     """Whether the agent has it, or certainly refuses it."""

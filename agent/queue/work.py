@@ -1,4 +1,4 @@
-"""What a handler gets: the step's input, and what it can tell and ask the agent meanwhile."""
+"""The argument of a handler: the step's input, and its calls to the agent."""
 
 import asyncio
 from http import HTTPStatus
@@ -12,7 +12,7 @@ _NOTHING: Final = object()
 
 
 class _Facts:
-    """What is known of a claimed step without asking."""
+    """The properties of a claimed step that need no request."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease

@@ -1,4 +1,4 @@
-"""The worker: claims work, runs handlers, and reports what became of them.
+"""The worker: claims work, runs handlers, and reports their outcomes.
 
 One thread claims, with one long poll for all free slots. Each claimed step has a thread that runs its
 handler and delivers the result; coroutine functions run in one event loop. Another thread extends the
@@ -115,7 +115,7 @@ class Worker:
         self._claims_ended.set()
 
     def _run_until_stopped(self, limit: int | None, *, until_empty: bool) -> None:
-        """Claim and handle work until `stop`, the limit, or the end of the queue; raise what failed."""
+        """Claim and handle work until `stop`, the limit, or the end of the queue; raise the first failure."""
         self._claims_left = limit
         claiming = threading.Thread(
             target=self._claim_loop, args=[until_empty], name="agent claims", daemon=True
@@ -209,7 +209,7 @@ class Worker:
                 self._slots.notify_all()
 
     def _handle_one(self, lease: Lease) -> Lease | None:
-        """Run the handler of a lease, deliver what came of it, and return the next lease."""
+        """Run the handler of a lease, deliver its outcome, and return the next lease."""
         with self._slots:
             self._leases.add(lease)
         self._heartbeats.add(lease)
@@ -256,7 +256,7 @@ class Worker:
         return Lease(self._connection, work[0]) if work else None
 
     def _run_handler(self, lease: Lease) -> Outcome | None:
-        """Run the handler of a lease; return what to report, None if it must not begin."""
+        """Run the handler of a lease; return the outcome to report, None if it must not begin."""
         function = self._handlers[lease.document["queue"]]
         if lease.must_report_running:
             if self._stop.is_set():
@@ -295,7 +295,7 @@ class Worker:
                     for lease in self._leases:
                         lease.stop_now()
                 if last is not None and now > last:
-                    # Not released: what still runs must not be given to another worker.
+                    # Not released: another worker must not get a step that still runs here.
                     names = ", ".join(lease.describe() for lease in self._leases)
                     log.error("these handlers still run, and their leases will expire: %s", names)
                     return
@@ -313,7 +313,7 @@ class Worker:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first SIGTERM or SIGINT; the next one does what it did before."""
+    """Call `stop` on the first SIGTERM or SIGINT; the next one has its earlier handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

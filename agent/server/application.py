@@ -211,7 +211,7 @@ def build(context: Context, routes: FastAPI, others: Mapping[str, ASGIApp]) -> A
 class _Routes:
     """The routes without FastAPI's middleware: each turns its errors into responses.
 
-    What the router raises itself, for an address or a method that does not exist, is refused here.
+    Addresses and methods that do not exist, for which the router raises itself, are refused here.
     """
 
     def __init__(self, routes: FastAPI) -> None:
@@ -229,7 +229,7 @@ class _Routes:
 class _Dispatch:
     """Sends requests for some paths to applications of their own.
 
-    They get what the guard has checked: the token's grant is in the scope of every request.
+    They rely on the guard: the token's grant is in the scope of every request.
     """
 
     def __init__(self, routes: ASGIApp, others: Mapping[str, ASGIApp]) -> None:

@@ -31,7 +31,7 @@ from agent.tasks.worker.health import Health
 from agent.telemetry import trace_context
 
 Reload = Callable[[], Awaitable[dict[str, Any]]]
-"""Reads the configuration again and applies it; returns what was applied and what was not."""
+"""Reads the configuration again and applies it; returns the keys that were applied and those that were not."""
 
 
 @dataclass(slots=True)
@@ -81,14 +81,14 @@ def context_of(request: Request) -> Context:
 
 
 def caller(request: Request) -> TokenGrant:
-    """Return what the request's token allows."""
+    """Return the permissions of the request's token."""
     grant = request.scope[GRANT]
     assert isinstance(grant, TokenGrant)
     return grant
 
 
 def trace_of_caller(request: Request) -> dict[str, str]:
-    """Return the caller's trace, for what a task records of its start; empty without traces."""
+    """Return the caller's trace, which a task records with its start; empty without traces."""
     if not context_of(request).settings.telemetry.endpoint:
         return {}
     caller_span = trace_context.parse(request.headers.get(trace_context.KEY))

@@ -1,4 +1,4 @@
-"""A few threads for the database, a connection each; what exceeds their capacity is refused."""
+"""A few threads for the database, a connection each; requests beyond their capacity are refused."""
 
 import threading
 from collections.abc import Callable

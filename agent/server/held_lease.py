@@ -1,7 +1,7 @@
 """The requests of an external worker under one lease, and the answers to them.
 
 Values are checked and stored first. The call itself is applied by the engine's worker, in its next commit.
-In an answer, `action` says what the external worker should do now: continue, pause, cancel, or read the
+In an answer, `action` is the next action of the external worker: continue, pause, cancel, or read the
 newer snapshot (changed).
 """
 
@@ -64,7 +64,7 @@ class HeldLease:
         return _directive(await self._call("running"))
 
     async def heartbeat(self, snapshot: str | None = None) -> Document:
-        """Extend the lease; return what the worker should do.
+        """Extend the lease; return the worker's next action.
 
         `snapshot` is the newest that the worker knows, "" if it knows that there is none, and None if it
         does not care.

@@ -56,7 +56,7 @@ TITLES: Final = {
 
 
 class Problem(HTTPException):
-    """A response that says what is wrong; `slug` names the type of the problem and never changes."""
+    """A response with a problem; `slug` names its type and never changes."""
 
     def __init__(
         self,

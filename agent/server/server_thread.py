@@ -50,7 +50,7 @@ class Endpoint(Protocol):
         """Answer a request that the guard has let through."""
 
     def close(self) -> None:
-        """End what is open: the server stops."""
+        """End open requests and streams: the server stops."""
 
     async def closed(self) -> None:
         """Wait until everything has ended."""

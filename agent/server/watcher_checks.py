@@ -24,8 +24,8 @@ class WatcherChecks:
         self._running = 0
 
     async def check(self, trigger_id: str) -> dict[str, Any]:
-        """Poll a watcher and return what would follow; refuse it when too many are polled."""
-        # Imported here: watchers load what they poll with.
+        """Poll a watcher and return the runs it would start; refuse when too many are polled."""
+        # Imported here: watchers load large libraries.
         from agent.triggers.check import check_watcher
 
         if self._running >= MOST:

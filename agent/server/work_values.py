@@ -1,4 +1,4 @@
-"""The values of external workers: what a claim carries, what a result must be, and where large ones go.
+"""The values of external workers: the content of a claim, the check of a result, and the place of large ones.
 
 A large value is stored before the commit that refers to it, where `[artifacts]` says, as the outputs of
 other steps are. A store that does not answer delays the worker's call, which is repeated.
@@ -49,7 +49,7 @@ class WorkValues:
         """The output schemas of work that was claimed here, by the work's id."""
 
     async def document(self, leased: LeasedWork) -> Document:
-        """Return what a worker gets of work that it has claimed."""
+        """Return the document of claimed work for its worker."""
         row = leased.row
         self._schemas[row.id] = leased.output_schema
         while len(self._schemas) > _MAX_SCHEMAS:
@@ -79,7 +79,7 @@ class WorkValues:
         }
 
     def forget(self, address: LeaseAddress) -> None:
-        """Drop what is kept of work that has ended."""
+        """Drop the cached values of work that has ended."""
         self._schemas.pop(address.work_id, None)
 
     async def output(self, address: LeaseAddress, output: Json) -> tuple[Json, str]:

@@ -1,4 +1,4 @@
-"""The workflow files of the configured directory, for the pages that show what is wrong with them."""
+"""The workflow files of the configured directory, for the pages that show their problems."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ class WorkflowFiles:
             return self._scan(path).entries
 
     def remarks(self, settings: Settings) -> dict[str, list[str]]:
-        """Return by workflow what will fail when it runs; of a file with problems, nothing."""
+        """Return by workflow the steps that will fail at run time; nothing for a file with problems."""
         with self._lock:
             directory = self._scan(settings.workflow_directory)
             is_old = time.monotonic() - self._remarked_at > _REMARK_SECONDS

@@ -15,7 +15,7 @@ Entry point: `attempt.runner.run(attempt_input, signals, services)`, which the w
     http      requests: client, address policy, redirects, responses
     process   commands: gate, process groups, environment, output
     attempt   one attempt from its claim to its outcome; journaled calls
-    spec      what the definition says: the keys of each kind, and the registry of kinds
+    spec      the definition of steps: the keys of each kind, and the registry of kinds
     errors    the former import path of `DefiniteFailure` and `Applied`
     types     the values of an attempt: input, outcome, calls, errors
 """

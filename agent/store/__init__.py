@@ -6,9 +6,9 @@ SQLite and PostgreSQL is a word of `db.dialect.Sql`, or is hidden in `db.sqlite`
 of rows is passed as one JSON array of arrays (`Sql.rows`): a statement takes one round trip for one row
 or for hundreds.
 
-Where to find what:
+Contents:
 - `db`: `Database`, `Connection`, dialects, faults. `schema`: tables and migrations.
-- `engine`: what workers and operators read and write. The claim of steps is three statements: what is
+- `engine`: the reads and writes of workers and operators. The claim of steps is three statements: what is
   due (`engine.reads.due_tasks`, first asked in `engine.begin_tx.begin`), the lock of tasks
   (`engine.reads.lock_tasks`) and the update of claimed steps (`engine.writes.update_steps`).
 - `read`: lists and documents for people, and rows for the checker. `event_log`: the log by cursor.
@@ -19,7 +19,7 @@ Where to find what:
 
 To add a table or a column: declare it in `schema/tables.py`, add a migration with the next number in
 `schema/migrations/versions`, set `schema.migrate.HEAD`, and write its SQL in a module named after it.
-A test compares what the migrations reach with what `tables` declares.
+A test compares the schema after all migrations with `tables`.
 
 Invariants.
 - A writing transaction takes its lock at its start (`BEGIN IMMEDIATE`), never later.

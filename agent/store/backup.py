@@ -27,13 +27,13 @@ KEEP_BEFORE_UPGRADE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class BackupContents:
-    """What was found in a backup that could be read."""
+    """The content of a backup that could be read."""
 
     path: Path
     bytes: int
     schema: str
     made_at: int | None
-    """The instant of its last event: what happened later is not in it."""
+    """The instant of its last event; later events are not in it."""
     tasks: int
     open_tasks: int
 
@@ -123,7 +123,7 @@ def list_backups(directory: Path) -> list[BackupFile]:
 
 
 def rotate(directory: Path, keep: int) -> list[Path]:
-    """Remove all but the newest backups, and return what was removed.
+    """Remove all but the newest backups, and return the removed ones.
 
     Copies from before upgrades are counted by themselves: they must not push out the daily ones.
     """

@@ -43,7 +43,7 @@ def prune_in_steps(
 ) -> Iterator[tuple[str, int]]:
     """Remove firings that were recorded before an instant, then removed triggers that have none left.
 
-    After each short transaction yield what it removed: kind and count. Nothing of the last day goes.
+    After each short transaction yield the kind and count of the removed rows. Nothing of the last day goes.
     """
     before_us = min(before_us, now_us - DAY_US)
     triggers = connection.query(

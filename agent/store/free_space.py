@@ -23,7 +23,7 @@ _CHECKPOINT_MS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """What a database takes of the disk."""
+    """The disk space of a database."""
 
     file_bytes: int
     """The file and its write-ahead log."""
@@ -34,7 +34,7 @@ class DiskUsage:
 
 
 def measure(database: Database) -> DiskUsage | None:
-    """Return what a SQLite database takes of the disk; None on PostgreSQL."""
+    """Return the disk space of a SQLite database; None on PostgreSQL."""
     if database.path is None:
         return None
     with database.connect("reader") as connection:
@@ -51,7 +51,7 @@ def shrink(database: Database) -> None:
 
 
 def shrink_in_steps(database: Database) -> Generator[None]:
-    """Do what `shrink` does, and yield after each short transaction: the caller may pause or stop."""
+    """Shrink as `shrink` does, and yield after each short transaction: the caller may pause or stop."""
     if database.path is None:
         return
     with database.connect("writer") as connection:

@@ -1,4 +1,4 @@
-"""Keys of requests that create something: the first request under a key decides what it means."""
+"""Keys of requests that create something: the first request under a key binds the key."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence

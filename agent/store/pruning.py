@@ -25,7 +25,7 @@ PRUNED: Final = (
     "request_keys",
     "memories",
 )
-"""What a prune removes."""
+"""The rows that a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
 
@@ -35,7 +35,7 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
 
     A child is removed with its parent. A family is kept while one of its tasks is open, while an open
     task was forked from one of it, or while its last retry is open or may itself be retried: a retry
-    reads what the earlier tasks did. Firings follow the rules of `firing_pruning`.
+    reads the calls of the earlier tasks. Firings follow the rules of `firing_pruning`.
     """
     counts = dict.fromkeys(PRUNED, 0)
     for kind, count in prune_in_steps(connection, before_us):
@@ -44,7 +44,7 @@ def prune(connection: Connection, before_us: int) -> dict[str, int]:
 
 
 def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str, int]]:
-    """Do what `prune` does; after each short transaction yield what it removed: kind and count.
+    """Prune as `prune` does; after each short transaction yield the kind and count of the removed rows.
 
     The caller may pause in between, or stop: the next prune removes the rest.
     """
@@ -77,7 +77,7 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What is old enough to be pruned, or is no longer used, and is kept for now."""
+    """Rows that are old enough to be pruned, or no longer used, and are kept for now."""
 
     tasks: int
     """Tasks that ended before the instant, whose family or line of retries is still needed."""
@@ -87,7 +87,7 @@ class Retained:
 
 
 def retained(connection: Connection, before_us: int) -> Retained:
-    """Return what `prune` keeps of what ended before an instant."""
+    """Return the rows that ended before an instant and that `prune` keeps."""
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
     ((tasks,),) = connection.query(
         "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us

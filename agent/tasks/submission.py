@@ -133,9 +133,9 @@ def new_submission(
     dedupe_key: str | None = None,
     chat_origin: ChatOrigin | None = None,
 ) -> Submission:
-    """Check what a workflow is started with and return the task to create.
+    """Check the inputs of a workflow and return the task to create.
 
-    `trigger` is what the task records of its start: its `kind`, and who or what started it.
+    `trigger` is the task's record of its start: its `kind`, and who or what started it.
     `chat_origin` is where in a chat that was. `texts` are inputs typed as `key=value`, which take the declared types. Raise `InputError`,
     `TooManyStepsError` or `NotPlainJsonError` for the caller's own mistakes; the transaction that
     creates the task then has nothing left to refuse.

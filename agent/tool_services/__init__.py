@@ -1,4 +1,4 @@
-"""What the tools `memory` and `engine` of agents use: memories, and commands on tasks.
+"""The services behind the tools `memory` and `engine` of agents: memories, and commands on tasks.
 
 Steps do not touch the database. `agent.steps.attempt.services` declares what a tool may call; the classes
 here implement it, and `agent.bootstrap` gives them to the worker. Their functions block: a tool calls

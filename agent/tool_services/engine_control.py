@@ -1,4 +1,4 @@
-"""What an agent may see and do of the engine: tasks, workflows, schedules and watchers.
+"""The service behind the tool `engine`: tasks, workflows, schedules and watchers.
 
 Documents are short: a model reads them. Nothing here answers an approval, sends a signal, resolves a
 call or raises a budget, and what is shown of an approval is only that a step waits for a person.
@@ -66,7 +66,7 @@ class EngineControl:
         return _bounded("tasks", [_task_line(task) for task in tasks], limit)
 
     def show_task(self, allowed: Allowed, task: str) -> Document:
-        """Return what a task is doing, or how it ended."""
+        """Return a task's state, or its end."""
         with tool_errors(), self._reading() as connection:
             task_id = _find(connection, allowed, task)
             return _task_document(task_documents.task_document(connection, task_id))
@@ -219,7 +219,7 @@ def _task_line(task: Document) -> Document:
 
 def _task_document(task: Document) -> Document:
     steps = task["steps"]
-    # What has not ended, or has failed, says most.
+    # Open and failed steps matter most.
     steps = sorted(steps, key=lambda step: step["status"] in STEP_ENDED and not step["error"])
     shown = [_step_line(step) for step in steps[:_MAX_STEPS]]
     document = {
@@ -246,7 +246,7 @@ def _step_line(step: Document) -> Document:
 
 
 def _waits_for(step: Document) -> str | None:
-    """Say what a step waits for, without what would identify a question."""
+    """Describe the wait of a step, without the id of a question."""
     if step["status"] != StepStatus.WAITING:
         return None
     match person_waits.wait_of(step):

@@ -47,7 +47,7 @@ class Memories:
         task_id: str | None = None,
         step: str | None = None,
     ) -> Document:
-        """Write a memory and return it; under the key of an earlier call, return what that one wrote."""
+        """Write a memory and return it; under the key of an earlier call, return the memory of that call."""
         text = _checked_text(text)
         new = NewMemory(
             _checked_scope(scope),
@@ -123,7 +123,7 @@ def search(connection: Connection, scope: str | None, query: str, limit: int) ->
 
 
 def weight(matches: int, total: int) -> int:
-    """Return what a word counts that occurs in this number of all memories: rare words count more."""
+    """Return the weight of a word that occurs in this number of all memories: rare words count more."""
     rarity = (max(total, matches) - matches + 0.5) / (matches + 0.5)
     return max(1, round(1000 * math.log1p(rarity)))
 

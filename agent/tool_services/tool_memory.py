@@ -12,7 +12,7 @@ class ToolMemory:
         self._memories = memories
 
     def remember(self, scope: str, text: str, by: AgentStep) -> Document:
-        """Write a memory and return it; a repeated call returns what it wrote before."""
+        """Write a memory and return it; a repeated call returns the memory it wrote before."""
         with tool_errors():
             return self._memories.remember(
                 scope,

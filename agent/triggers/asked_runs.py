@@ -17,7 +17,7 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.store.db.json_values import decode
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules.creation import Submission
-from agent.triggers.schedules.local_time import shown_time, zone_of_spec
+from agent.triggers.local_time import shown_time, zone_of_spec
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph
 

@@ -1,4 +1,4 @@
-"""Polls a watcher once and says what its items would become; it records nothing and starts nothing."""
+"""Polls a watcher once and returns the fates its items would have; it records and starts nothing."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ Json = Any
 def check_watcher(
     database: Database, clock: Clock, limits: Limits, trigger_id: str
 ) -> dict[str, Json]:
-    """Poll a watcher in an event loop of its own and return what would follow.
+    """Poll a watcher in an event loop of its own and return the runs it would start.
 
     Its `sample` is the newest item that the source has, also where nothing is new: what a template can
     use. Raises `RefusedError` with the reason if the poll fails.
@@ -85,7 +85,7 @@ async def _refuse(update: TriggerUpdate) -> FireResult:
 
 
 def _fates(poll: Poll, update: TriggerUpdate, now: int) -> list[dict[str, Json]]:
-    """Return what would become of each new item, in the order of the poll."""
+    """Return the fate that each new item would have, in the order of the poll."""
     fates: dict[str, tuple[str, str | None]] = {
         mark.key: (str(mark.status), mark.reason) for mark in update.marks
     }

@@ -13,9 +13,9 @@ from agent.store.db.json_values import decode
 from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.errors import NotFoundError, RefusedError
+from agent.triggers.local_time import zone_name, zone_of_spec
 from agent.triggers.run_builder import instant_key
 from agent.triggers.schedules.instants import Timing
-from agent.triggers.schedules.local_time import zone_name, zone_of_spec
 from agent.triggers.specs import SCHEDULE
 from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.durations import format_duration
@@ -208,7 +208,7 @@ def _upcoming(
         is_known = firing_rows.known_keys(connection, row.id, [instant_key(nominal)])
         if not is_known:
             remarks.append(to_iso(timing.due(nominal)) or "")
-        # What is overdue is one pass of the daemon, however many instants that is.
+        # Overdue instants take one pass of the daemon, however many they are.
         nominal = timing.next_after(max(nominal, now))
     return remarks
 

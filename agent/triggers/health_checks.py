@@ -1,4 +1,4 @@
-"""What is wrong with triggers, for `agent doctor`: overdue, failing, silent or broken ones."""
+"""Finds problems of triggers, for `agent doctor`: overdue, failing, silent or broken ones."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Builds the runs of triggers: the inputs of a task, rendered from what the trigger knows."""
+"""Builds the runs of triggers: the inputs of a task, rendered from the trigger's values."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class RunBuilder:
 
 
 def schedule_context(row: TriggerRow, nominal_us: int, now: int, fate: str) -> dict[str, Json]:
-    """Return what a task of a schedule sees as `trigger`."""
+    """Return the `trigger` of a task of a schedule."""
     return {
         "kind": "schedule",
         "trigger": row.id,
@@ -57,7 +57,7 @@ def schedule_context(row: TriggerRow, nominal_us: int, now: int, fate: str) -> d
 
 
 def watch_context(row: TriggerRow, source: str, items: list[Item], per: str) -> dict[str, Json]:
-    """Return what a task of a watcher sees as `trigger`."""
+    """Return the `trigger` of a task of a watcher."""
     context: dict[str, Json] = {"kind": "watch", "trigger": row.id, "source": source}
     if per == "batch":
         context["items"] = [item.data for item in items]

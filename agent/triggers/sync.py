@@ -1,4 +1,4 @@
-"""Keeps the stored triggers equal to what workflows define.
+"""Keeps the stored triggers equal to the definitions of workflows.
 
 Everything that records a workflow as the one in force (the daemon, for files; the API) calls
 `sync_workflow` in the same transaction. A task that is started from a file activates no trigger.
@@ -26,14 +26,14 @@ from agent.workflows.graph import Graph
 
 @dataclass(slots=True)
 class TriggerChanges:
-    """What a sync changed, for the log."""
+    """The changes of a sync, for the log."""
 
     added: list[str] = field(default_factory=list)
     edited: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
 
     def by_event(self) -> list[tuple[str, list[str]]]:
-        """Return the ids by what happened to them."""
+        """Return the ids by their change."""
         return [("added", self.added), ("edited", self.edited), ("removed", self.removed)]
 
 
@@ -68,7 +68,7 @@ def remove_triggers(tx: Connection, workflow: str, directory: str | None, now: i
 
 
 def note_problem(tx: Connection, workflow: str, problem: str) -> None:
-    """Record what is wrong with the file of a workflow; its triggers keep their last definition."""
+    """Record the problem of a workflow's file; its triggers keep their last definition."""
     trigger_rows.set_problem(tx, workflow, problem)
 
 

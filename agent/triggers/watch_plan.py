@@ -1,4 +1,4 @@
-"""What becomes of a watcher's poll: which items start tasks, and when the next poll is due."""
+"""Plans the result of a watcher's poll: which items start tasks, and when the next poll is due."""
 
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ def longest_delay_seconds(every_seconds: float, failures: int) -> float:
 
 
 class WatchPlanner:
-    """Plans what follows one poll of one watcher."""
+    """The planner for one poll of one watcher."""
 
     def __init__(
         self, connection: Connection, builder: RunBuilder, row: TriggerRow, now: int

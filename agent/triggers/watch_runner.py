@@ -1,6 +1,6 @@
 """Polls due watchers, each outside of any transaction, in a thread with an event loop of its own.
 
-A poll that hangs or blocks delays no commit. What it found is planned and recorded by `fire`, which
+A poll that hangs or blocks delays no commit. Its items are planned and recorded by `fire`, which
 compares the trigger's version: of two daemons that polled the same watcher, the later one's result is
 discarded. On PostgreSQL a lease keeps a second daemon from polling meanwhile.
 """
@@ -113,7 +113,7 @@ class WatchRunner:
         return row if self.database.is_sqlite or self._lease(row, self.clock.now()) else None
 
     async def aclose(self) -> None:
-        """Close what polls share."""
+        """Close the resources that polls share."""
         while self.resources:
             _, resource = self.resources.popitem()
             # Some sources share only plain values, such as the polls that still run.
@@ -152,7 +152,7 @@ class WatchRunner:
             return trigger_rows.lease(tx, row.id, row.version, self.owner, now, until)
 
     async def poll_and_record(self, row: TriggerRow) -> None:
-        """Poll one watcher and record what it found, or that it failed."""
+        """Poll one watcher and record its items, or its failure."""
         try:
             update = await self._planned(row)
             result = await self.fire(update)
@@ -184,7 +184,7 @@ class WatchRunner:
         context = await asyncio.to_thread(self.context_of, row, spec)
         stored = None if is_first else await asyncio.to_thread(self._cursor, row.id)
         cursor = decode(stored)
-        # What a poll finds may contain any secret of this process.
+        # The items of a poll may contain any secret of this process.
         await secret_watcher.read_unread()
         try:
             async with asyncio.timeout(context.timeout_seconds):
@@ -201,7 +201,7 @@ class WatchRunner:
         return poll
 
     def context_of(self, row: TriggerRow, spec: dict[str, Any]) -> PollContext:
-        """Return what a poll of a watcher may use."""
+        """Return the context of a watcher's poll."""
         with self.reader.connect() as connection:
             path = GraphCache().path(connection, row.workflow, row.workflow_version)
         return PollContext(

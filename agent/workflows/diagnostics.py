@@ -18,7 +18,7 @@ TextOrNone = TypeVar("TextOrNone", str, str | None)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem: what is wrong, where, and what would be right. Lines count from 1."""
+    """One problem: its place, its message, and a hint. Lines count from 1."""
 
     file: str
     line: int | None
@@ -90,7 +90,7 @@ class Suggestions:
 
 
 def _alike(one: str, other: str) -> int:
-    """Measure cheaply what two words share: `difflib` is slow on thousands of them."""
+    """Measure cheaply how alike two words are: `difflib` is slow on thousands of them."""
     shared: int = sum(map(eq, one, other)) + sum(map(eq, reversed(one), reversed(other)))
     return shared
 

@@ -22,7 +22,7 @@ _RACY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file: its workflow, or what is wrong with it."""
+    """One file: its workflow, or its problems."""
 
     path: Path
     workflow: WorkflowFile | None = None
@@ -30,7 +30,7 @@ class Entry:
     steps: tuple[Step, ...] = field(default=(), compare=False)
     """Of a file with problems, the steps that have none."""
     defect: BaseException | None = field(default=None, compare=False)
-    """What the compiler raised where the defect is its own; for the log."""
+    """The compiler's exception where the defect is its own; for the log."""
 
     @property
     def readable_steps(self) -> tuple[Step, ...]:
@@ -101,7 +101,7 @@ class Directory:
         return self.workflows.get(name)
 
     def scan(self) -> bool:
-        """Read what changed since the last scan; return whether anything did."""
+        """Read the files that changed since the last scan; return whether there were any."""
         paths = self._paths()
         if isinstance(paths, Problem):
             known = [file.entry for _, file in sorted(self._scanned.items())]

@@ -1,4 +1,4 @@
-"""A graph drawn as text: one line a step, lanes for what flows between them."""
+"""A graph drawn as text: one line a step, lanes for the dependencies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -41,7 +41,7 @@ _Row = tuple[str, int | None]
 
 
 def downwards(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Order the steps so that branches stay together and nothing comes before what it needs."""
+    """Order the steps so that branches stay together and each step follows its dependencies."""
     missing = [len(own) for own in parents]
     dependents: list[list[int]] = [[] for _ in parents]
     for index, own in enumerate(parents):

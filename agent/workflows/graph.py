@@ -76,7 +76,7 @@ class Fanout(CheckedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Step(CheckedRecord):
-    """One node: what it does, what it depends on, and what follows its failures."""
+    """One node: its kind, its dependencies, and its policies for failures."""
 
     name: Annotated[str, Within(pattern=NAME_PATTERN, max_length=MAX_NAME_CHARS)]
     kind: str

@@ -24,7 +24,7 @@ PLANNED: Final = ("llm", "agent", "approval", "input")
 
 @dataclass(frozen=True, slots=True)
 class KindSpec:
-    """What the compiler needs to know of a kind."""
+    """The facts about a kind that the compiler needs."""
 
     name: str
     load_model: "Callable[[], type[AnyModel]]"

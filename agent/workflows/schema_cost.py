@@ -90,11 +90,11 @@ class SchemaCost:
         return self.expanded >= sys.maxsize
 
     def bound(self, size: Size) -> int:
-        """Return what checking a value of this size takes at most."""
+        """Return the highest cost of checking a value of this size."""
         return self.expanded * size.values + self.weight * size.characters // _CHARS_PER_OPERATION
 
     def count(self, value: Any, limit: int = MAX_OPERATIONS, max_pairs: int = MAX_PAIRS) -> Cost:
-        """Return what checking a value takes; raise `TooCostlyError` beyond the limits."""
+        """Return the cost of checking a value; raise `TooCostlyError` beyond the limits."""
         done: dict[tuple[int, int], int] = {}
         first = _CountedCheck(self._schema, value, self)
         stack, under_way, largest = [first], {first.key}, 0

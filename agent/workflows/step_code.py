@@ -1,7 +1,7 @@
 """The code that a workflow's steps run, as hashes of its files.
 
 Of a `python` step this is the module beside the workflow's file; of a `shell` step, the files among the words
-of its command. A version of a workflow records them. What such a file imports is not followed.
+of its command. A version of a workflow records them. Imports of such a file are not followed.
 """
 
 import stat

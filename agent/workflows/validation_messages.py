@@ -79,7 +79,7 @@ def find_problems(
 
 
 class ModelFault(NamedTuple):
-    """What is wrong with a value, and where in it."""
+    """The problem of a value, with its path."""
 
     path: Path
     message: str
@@ -95,7 +95,7 @@ def faults(
     *,
     may_have_templates: bool = False,
 ) -> Iterator[ModelFault]:
-    """Yield what a model refused, one fault per path."""
+    """Yield the faults of a model, one per path."""
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
         is_key = detail["loc"][-1:] == ("[key]",)
@@ -179,7 +179,7 @@ def _bound_message(
     bound: str, key: str, limits: Mapping[str, Any], written: Any, value: Any
 ) -> str:
     if isinstance(written, str) and not isinstance(value, str):
-        # What is written as text and has bounds is a duration.
+        # A value written as text that has bounds is a duration.
         return f"must be {bound} {format_duration(limits[key])}, and is {written}"
     return f"must be {bound} {_count(limits[key])}, and is {shown(value)}"
 
@@ -220,7 +220,7 @@ def _pattern_message(value: str, pattern: str, field: "FieldInfo | None") -> tup
         hint = f"did you mean {near!r}?" if re.fullmatch(pattern, near) else None
         return f"{shown(value)} is not a name: {message}", hint
     if pattern == secret_reference.PATTERN:
-        # What was given may be the secret itself: the message does not repeat it.
+        # The value may be the secret itself: the message does not repeat it.
         return f"a secret is given by reference: {secret_reference.FORMS}", None
     if field is not None and field.examples:
         return f"{shown(value)} is not of the right form", f"write it like {field.examples[0]!r}"

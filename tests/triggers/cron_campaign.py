@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+from agent.triggers.local_time import to_local
 from agent.triggers.schedules.instants import Timing
-from agent.triggers.schedules.local_time import to_local
 from tests.support.debian_cron import DENSE, SPARSE, ZONES, Minutes, read_job
 
 MORE_ZONES = [

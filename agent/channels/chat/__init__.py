@@ -1,4 +1,4 @@
-"""What all chats share, `agent chat` included. Entry points: `chat.Chat` for a platform,
+"""The code that all chats share, `agent chat` included. Entry points: `chat.Chat` for a platform,
 `command_handler.CommandHandler.reply` for one message.
 
 - `chat` picks the recipients of a notification and handles what they write. `chat_error`: how a request to

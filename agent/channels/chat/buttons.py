@@ -1,6 +1,6 @@
 """Buttons under a question: each carries an opaque random token.
 
-The database holds what a token stands for, under the token's hash. A token belongs to one account in
+The database holds the answer behind a token, under the token's hash. A token belongs to one account in
 one channel, expires, and is used up when its question is decided. So buttons cannot be forged.
 """
 
@@ -63,7 +63,7 @@ def create(
 
 
 def find(database: Database, token: str, channel: str, identity: str) -> AnswerToken:
-    """Return what a button stands for, if it is this account's and has not expired."""
+    """Return the answer behind a button, if the button is this account's and has not expired."""
     with database.connect("reader") as connection:
         button = answer_tokens.find(connection, token)
     if button is None or (button.channel, button.identity) != (channel, identity):

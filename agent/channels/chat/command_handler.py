@@ -58,7 +58,7 @@ _MAX_LENGTH: Final = 3500
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What identifies a message that a person sent, and where its thread is."""
+    """The identity of a message from a person, and its thread."""
 
     key: str | None = None
     thread: str | None = None

@@ -52,7 +52,7 @@ def question(document: dict[str, Json], max_length: int, prefix: str = "") -> tu
 
 
 def _wanted(document: dict[str, Json]) -> str:
-    """Say in words what an answer may be; its request holds nothing else."""
+    """Describe the allowed answers in words; the request holds nothing else."""
     if document["choices"]:
         return "choose one:\n" + "\n".join(f"• {_json(choice)}" for choice in document["choices"])
     if document["schema"]:

@@ -30,7 +30,7 @@ _MAX_DEPTH: Final = 5
 
 
 def describe(schema: Any, depth: int = 0) -> str:
-    """Return what a value that a schema allows is, in words."""
+    """Describe in words the values that a schema allows."""
     if not isinstance(schema, dict):
         return "any value" if schema is not False else "no value"
     if "const" in schema:

@@ -80,7 +80,7 @@ class ChatTriggers:
         self._commands = TriggerCommands(database, database.clock)
 
     def reply(self, principal: Principal, command: Command, key: str | None) -> str:
-        """Run a command and return the reply; what changes a trigger needs the scope `operate`."""
+        """Run a command and return the reply; changing a trigger needs the scope `operate`."""
         kind = KINDS[command.name]
         verb, (name, *words) = command.subject, ((command.rest or "").split() or [""])
         if verb in (None, "list"):

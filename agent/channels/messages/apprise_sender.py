@@ -24,7 +24,7 @@ class AppriseSender:
         address = await asyncio.to_thread(self._address, sending.recipient.id)
         blocks = parse(sending.part.text, is_markdown=sending.part.is_markdown)
         attachment = sending.part.attachment
-        # As plain text: what a service reads as markup could mention people.
+        # As plain text: markup could mention people on some services.
         body = defused(to_plain(blocks)) if attachment is None else attachment.name
         with tempfile.TemporaryDirectory(prefix="agent-message-") as directory:
             paths = [] if attachment is None else [_written(attachment, directory)]
@@ -66,7 +66,7 @@ class AppriseSender:
                 )
             )
         except TypeError as error:
-            # What Apprise raises for an address that it cannot use; it has sent nothing.
+            # Apprise raises this for an address that it cannot use; it has sent nothing.
             raise _refused(f"Apprise: {error}", "bad_address") from None
 
 

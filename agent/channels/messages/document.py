@@ -1,7 +1,7 @@
 """Markdown as a list of blocks of spans, which every channel's writer turns into its own form.
 
-There is no nesting below a span: a writer opens and closes what a span needs, so whatever the text is,
-what it writes is balanced. Raw HTML is text. The target of a link is shown wherever its text could be
+There is no nesting below a span: a writer opens and closes the marks of a span, so whatever the text is,
+its output is balanced. Raw HTML is text. The target of a link is shown wherever its text could be
 taken for another address.
 """
 

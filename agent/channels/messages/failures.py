@@ -1,4 +1,4 @@
-"""What the failure of a platform's call means for the ledger: certainly not sent, or unknown."""
+"""Maps the failure of a platform's call to the ledger: certainly not sent, or unknown."""
 
 from agent.channels.chat.chat_error import ChatError
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 MAX_TARGET: Final = 2000
 _ADDRESS: Final = re.compile(r"://|@|(?i:\bwww\.)|\w\.\w|^\s*//")
-"""What a person may take for an address."""
+"""Text that a person may take for an address."""
 
 
 def is_linkable(target: str) -> bool:

@@ -1,4 +1,4 @@
-"""A message as plain text, and what keeps plain text from mentioning anyone."""
+"""A message as plain text, written so that no service reads a mention in it."""
 
 import re
 from collections.abc import Sequence

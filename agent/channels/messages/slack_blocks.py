@@ -1,4 +1,4 @@
-"""A message as Slack's rich text: what is text there is never read as markup."""
+"""A message as Slack's rich text, where text is never read as markup."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -31,7 +31,7 @@ class SlackSender:
         blocks = parse(sending.part.text, is_markdown=sending.part.is_markdown)
         message: dict[str, Any] = {
             "channel": channel,
-            # What notifications show. Nothing in it is read as markup or as a name.
+            # The text of notifications. Slack reads no markup and no names in it.
             "text": slack_escaped(cut(to_plain(blocks), _MAX_NOTIFICATION)) or "…",
             "mrkdwn": False,
             "parse": "none",

@@ -8,7 +8,7 @@ from agent.channels.messages.document import Block, Span, parse
 from agent.channels.messages.plain_text import defused, utf16_length
 
 MAX_LENGTH: Final = 4000
-"""Telegram accepts 4,096 characters of what is seen, counted as UTF-16."""
+"""Telegram accepts 4,096 visible characters, counted as UTF-16."""
 _TAGS: Final = (("bold", "b"), ("italic", "i"), ("strike", "s"))
 
 

@@ -25,7 +25,7 @@ class WorkerGoneError(Exception):
 
 
 class AgentClient(Protocol):
-    """What commands can request from an agent."""
+    """The operations that commands can request from an agent."""
 
     def find_task(self, text: str) -> str:
         """Return the id of the only task whose id equals, starts with or ends with a text."""
@@ -68,7 +68,7 @@ class AgentClient(Protocol):
         """Start a task of a workflow file or name; return the task's id and the workflow's name."""
 
     def worker_role(self) -> str | None:
-        """Return what runs tasks: a `daemon`, another `run` command, or None."""
+        """Return the process that runs tasks: a `daemon`, another `run` command, or None."""
 
     def running_tasks(self) -> AbstractContextManager[Callable[[], None]]:
         """Keep tasks running in this block, by a worker in this process if there is no other.
@@ -171,13 +171,13 @@ class AgentClient(Protocol):
         """Return everything about a trigger."""
 
     def firings(self, trigger_id: str, limit: int) -> list[Document]:
-        """Return what became of the latest instants or items, the newest first."""
+        """Return the firings of the latest instants or items, the newest first."""
 
     def change_trigger(self, trigger_id: str, request: "TriggerRequest") -> "TriggerResult":
         """Carry out a command on a trigger."""
 
     def check_trigger(self, trigger_id: str) -> Document:
-        """Poll a watcher once and return what would follow; nothing is recorded."""
+        """Poll a watcher once and return the runs it would start; record nothing."""
 
     def memories(
         self, scope: str | None, query: str | None, limit: int, *, has_forgotten: bool

@@ -166,7 +166,7 @@ class LocalTasks:
             return self._operator.fork(task_id, from_step, edited, is_latest=is_latest)
 
     def _record_newest(self, task_id: str, *, is_chosen: bool) -> None:
-        """Record the workflow's file as it is now: without a daemon, this is what notices a change.
+        """Record the workflow's file as it is now: without a daemon, no other code notices a change.
 
         Unless the newest version is chosen, a file that cannot be taken stops nothing.
         """

@@ -15,7 +15,7 @@ ApprovalArgument = Annotated[
 
 
 class FollowOptions(NamedTuple):
-    """What follows an answer: whether the task is followed, and how."""
+    """Whether and how to follow the task after an answer."""
 
     wait: bool
     no_input: bool
@@ -188,7 +188,7 @@ def _value(document: dict[str, Any], text: str) -> Any:
 
 
 def _edits(document: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
-    """Read `--set key=value` by the types of what is shown, and print each change."""
+    """Read `--set key=value` by the types of the shown values, and print each change."""
     from agent.cli import inputs
     from agent.cli.errors import CommandError
     from agent.cli.output import terminal

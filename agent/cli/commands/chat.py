@@ -87,7 +87,7 @@ def _prompt(
     principal: "Principal",
     inbox: "TerminalInbox",
 ) -> None:
-    """Read lines at a prompt while another thread shows what is new above it."""
+    """Read lines at a prompt while another thread prints new messages above it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
@@ -128,7 +128,7 @@ def _print_reply(reply: str) -> bool:
 
 
 def _await_answers(inbox: "TerminalInbox", count: int) -> None:
-    """Show what is new, until as many messages have come as tasks are to answer."""
+    """Show new messages until each started task has answered."""
     from agent.cli.output import terminal
 
     give_up = time.monotonic() + _ANSWER_SECONDS

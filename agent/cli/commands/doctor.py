@@ -287,7 +287,7 @@ def _check_triggers(database: "Database", connection: "Connection") -> Iterator[
 
 
 def _check_backups(settings: "Settings", database: "Database") -> Iterator[CheckResult]:
-    """Report the newest backup, and what a restore still holds."""
+    """Report the newest backup, and the tasks that a restore still holds."""
     from agent.cli.commands.doctor_checks.backup_checks import backup_checks
 
     for what, state, message in backup_checks(settings, database):

@@ -62,7 +62,7 @@ def logs(
             return
         with watching(task_id, f"logs {terminal.short(task_id)} --follow"):
             while True:
-                # Asked first: what the task wrote before its end is read after this.
+                # Asked before the lines are read: the last read must follow the task's end.
                 has_ended = _has_ended(client, task_id)
                 for page in reader.pages():
                     show(page)
@@ -82,7 +82,7 @@ class _Reader:
         self._after = 0
 
     def pages(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield what was written since the last page, up to now."""
+        """Yield the lines written since the last page, up to now."""
         while True:
             page = self._client.logs(*self._of, _PAGE, after=self._after)
             if page:

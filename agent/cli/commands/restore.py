@@ -161,7 +161,7 @@ def _print_check(problems: list[str], held: "Held", *, is_released: bool) -> Non
 
 
 def _print_held(held: "Held") -> None:
-    """Print what is held since a restore, and how to go on."""
+    """Print the tasks held since a restore, and how to resume them."""
     from agent.cli.output.terminal import print_line, print_table, short
 
     if not held.tasks and not held.triggers:

@@ -134,7 +134,7 @@ def _checked(
 
 
 def _is_pipe(reference: "Reference") -> bool:
-    """Whether reading it here would take away what a step should read."""
+    """Whether a read here would consume the value that a step needs."""
     from agent.core.files.file_trust import is_special
     from agent.steps.attempt.secrets import path_of
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 Row = tuple[str, str, str, str | None]
-"""What it is about, what there is to say, the next command, and a colour."""
+"""One line of the status: subject, text, next command and colour."""
 _INDENT: Final = 16
 _WIDEST: Final = 52
 """The column of commands begins there at the latest."""
@@ -161,7 +161,7 @@ def _overview(document: Document) -> Iterator[Row]:
 
 
 def _attention(document: Document) -> Iterator[Row]:
-    """Yield what needs a person, with the command that deals with the first of each kind."""
+    """Yield the counts of what needs a person, with a command for the first of each kind."""
     from agent.cli.output.terminal import counted, one_line, quoted_step, short
 
     if first := document["questions"]["first"]:

@@ -104,7 +104,7 @@ def tasks(
 
 
 def _note_waiting(listed: list[dict[str, Any]]) -> None:
-    """Print how to answer what listed tasks wait for."""
+    """Print how to answer the questions of the listed tasks."""
     from agent.cli import invocation
     from agent.cli.output import terminal
 

@@ -1,4 +1,4 @@
-"""`agent triggers`: schedules and watchers in one list; and what their two commands share."""
+"""`agent triggers`: schedules and watchers in one list; and the code that both commands share."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

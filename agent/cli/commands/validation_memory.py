@@ -1,4 +1,4 @@
-"""What `agent validate` found the last time, for files that have not changed since.
+"""The last results of `agent validate`, for files that have not changed since.
 
 To check files loads the compiler and its libraries, which takes far longer than to read the files. So reports
 of files without problems are kept in the user's cache directory. They are named by the hash of the files, the
@@ -34,7 +34,7 @@ _TIME_STAMP_NS: Final = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What is known of one file."""
+    """The stored result of one file."""
 
     file: str
     name: str | None
@@ -47,7 +47,7 @@ class FileReport:
 
 @dataclass(slots=True)
 class FollowsFrom:
-    """What reports follow from, besides the files, the configuration and the command line."""
+    """The other inputs of a report, besides the files, the configuration and the command line."""
 
     modules: list[tuple[str, str]]
     """The modules of `python` steps, each with the workflow file that it is searched beside."""
@@ -68,7 +68,7 @@ class ValidationMemory:
                 _add_command(self._named, settings, paths, is_whole_directory=not files)
                 self._cache = UserCache("validated", os.environ, self._named.hash().encode())
         except (OSError, ValueError):
-            # To check the files says what is wrong with them.
+            # The check of the files reports their problems.
             return
 
     def read(self) -> list[FileReport] | None:

@@ -1,4 +1,4 @@
-"""What commands print. Entry points: `terminal`, `follow.follow`, `task_view`.
+"""The output of commands. Entry points: `terminal`, `follow.follow`, `task_view`.
 
 - `terminal`: consoles, marks, times, JSON. `table`: tables that fit. `large_text`, `log_text`: long values and logs.
 - Tasks: `task_view`, `step_view`, `wait_view`, `question_view`, `transcript` (calls).

@@ -272,7 +272,7 @@ class _Prompt:
 
 
 class _NotAnswered(Exception):  # noqa: N818 - the prompt comes again
-    """What was typed decides nothing; the message says why."""
+    """The typed text is no answer; the message says why."""
 
 
 class _LeftOpen(Exception):  # noqa: N818 - the prompt does not come again

@@ -6,7 +6,7 @@ from agent.cli import invocation
 from agent.cli.output import table, terminal
 
 _ROWS_BESIDE: Final = 12
-"""Rows of a screen that a value leaves to what is printed with it."""
+"""Rows of a screen that a value leaves free for the lines around it."""
 _ROWS_AT_LEAST: Final = 10
 
 

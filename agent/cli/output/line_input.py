@@ -29,7 +29,7 @@ class LineInput:
         self._poll = poll
         self._fd = sys.stdin.fileno()
         self._typed = b""
-        # What was typed before the question was on the screen is no answer to it.
+        # Text typed before the question was on the screen is no answer to it.
         self.discard()
 
     def ask(self, prompt: str) -> str | None:
@@ -52,7 +52,7 @@ class LineInput:
         return line.decode("utf-8", "replace").strip()
 
     def discard(self) -> None:
-        """Forget what was typed and not read yet."""
+        """Discard typed text that was not read yet."""
         self._typed = b""
         try:
             termios.tcflush(self._fd, termios.TCIFLUSH)

@@ -1,4 +1,4 @@
-"""A question as the command line shows it: what is asked, everything that an answer covers, how to answer."""
+"""A question as the command line shows it: its text, everything that an answer covers, how to answer."""
 
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ def how_to_answer(document: dict[str, Any]) -> str:
 
 
 def decision_line(document: dict[str, Any]) -> str:
-    """Return what became of a question, and by whom."""
+    """Return how a question ended, and by whom."""
     decision = document["decision"] or {}
     by = f" by {decision['by']} ({decision['channel']})" if decision.get("by") else ""
     return f"{short(document['id'])}: {document['status']}{by} (step {document['step']})"

@@ -1,4 +1,4 @@
-"""A step as text: each attempt with what it was given, what it did and what came of it."""
+"""A step as text: each attempt with its input, its calls and its outcome."""
 
 import json
 from operator import itemgetter
@@ -221,7 +221,7 @@ def _question(question: dict[str, Any]) -> str:
 
 
 def _wait(wait: dict[str, Any]) -> str:
-    """Return what an attempt waited for; nothing for a question, which is shown by itself."""
+    """Return the reason why an attempt waited; empty for a question, which has lines of its own."""
     on = wait["on"] or {}
     if "approval" in on or "items" in on:
         return ""

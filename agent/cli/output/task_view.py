@@ -174,7 +174,7 @@ def _print_usage(document: dict[str, Any]) -> None:
 
 
 def _print_state(document: dict[str, Any]) -> None:
-    """Print what the steps have read and written of `state`."""
+    """Print the values of `state` that the steps have read and written."""
     for step in _shown(document["steps"]):
         if not step["state"]:
             continue
@@ -211,7 +211,7 @@ def _print_origins(document: dict[str, Any]) -> None:
 
 
 def version_lines(document: dict[str, Any], steps: list[str]) -> list[str]:
-    """Return what has changed since the version of a task was recorded, for some of its steps."""
+    """Return the changes of some steps since the task's version was recorded."""
     changed = [step for step in document["changed_code"] if step in steps]
     lines = []
     if changed:

@@ -43,7 +43,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @cache
 def console(*, is_error: bool = False) -> "Console":
-    """Return rich's console, for what it draws again and again: live views and spinners."""
+    """Return rich's console, for live views and spinners."""
     from rich.console import Console
 
     stream = sys.stderr if is_error else sys.stdout
@@ -112,7 +112,7 @@ def write(text: str) -> None:
 
 def end_quietly() -> NoReturn:
     """End the command: the reader of its output, such as `head`, has closed the pipe."""
-    # Python would complain at its end when it cannot write what is left.
+    # Python would complain at its end when it cannot flush.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(0)
 

@@ -1,4 +1,4 @@
-"""The view of `agent top`: one screen of what the agent does."""
+"""The view of `agent top`: the agent's activity on one screen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ def call_line(call: dict[str, Any]) -> str:
 
 
 def headline(call: dict[str, Any]) -> str:
-    """Return one line about a call: its number, its action and what it cost."""
+    """Return one line about a call: its number, its action and its cost."""
     request = call["request"] if isinstance(call["request"], dict) else {}
     parts = [f"#{call['number']} {call['action']}"]
     if call["action"] == "model" and "turn" in request:
@@ -59,7 +59,7 @@ def headline(call: dict[str, Any]) -> str:
 
 
 def request_lines(call: dict[str, Any]) -> list[str]:
-    """Return the request, without what the headline shows."""
+    """Return the request, without the parts that the headline shows."""
     request = call["request"]
     if not isinstance(request, dict):
         return [] if request is None else [_written(request)]

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.cli.output import terminal
 from agent.core.clock import SECOND, to_iso
-from agent.triggers.schedules.local_time import to_local, zone_name
+from agent.triggers.local_time import to_local, zone_name
 from agent.triggers.schedules.schedule_remarks import Preview
 from agent.workflows.durations import format_duration
 

@@ -25,7 +25,7 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _COUNTED = timedelta(days=9 * 365)
 """The instants of a longer gap may be more than were counted."""
 _ALMOST = 0.98
-"""What is this close to a unit counts as one of it."""
+"""A duration this close to a unit counts as one of it."""
 
 
 def print_schedules(schedules: list[Document]) -> None:
@@ -88,7 +88,7 @@ def print_triggers(triggers: list[Document]) -> None:
 
 
 def print_legend() -> None:
-    """Print what the marks of a strip mean."""
+    """Print the meaning of the marks of a strip."""
     legend = "  ".join(f"{mark} {status}" for status, mark in MARKS.items())
     print_line(f"fates, the newest last: {legend}", "dim")
 
@@ -114,7 +114,7 @@ def print_trigger(document: Document) -> None:
 
 
 def print_firings(firings: list[Document], zone: str) -> None:
-    """Print what became of instants or items, the newest first."""
+    """Print the firings of instants or items, the newest first."""
     if not firings:
         print_line("nothing has come yet")
         return
@@ -135,7 +135,7 @@ def print_firings(firings: list[Document], zone: str) -> None:
 
 
 def print_check(document: Document) -> None:
-    """Print what a poll found, and what would follow."""
+    """Print the items of a poll, and the runs they would start."""
     would = document["would"]
     print_line(
         f"{document['id']}: {document['found']} items, {document['known']} of them known;"
@@ -168,7 +168,7 @@ def strip(recent: list[Document]) -> str:
 
 
 def remarks(entry: Document, width: int = 100) -> str:
-    """Return what a person should know about a trigger; a list has room for `width` characters."""
+    """Return a remark about a trigger for a list with room for `width` characters."""
     remarks: list[str] = []
     if entry["status"] == "paused":
         until = entry["paused_until"]

@@ -1,4 +1,4 @@
-"""What a step waits for, in words."""
+"""Describes in words the wait of a step."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ _AFTER_UNKNOWN: Final = {
     "reconcile": "the step checks whether it happened",
     "fail": "the step fails",
 }
-"""What follows once an unknown effect can no longer be running, by `on_unknown`."""
+"""The next action once an unknown effect can no longer be running, by `on_unknown`."""
 _AT: Final = {
     "ask": "will ask",
     "retry": "will retry it",
@@ -30,7 +30,7 @@ def delayed(delay: dict[str, Any]) -> str:
 
 
 def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
-    """Return what a step waits for; `error` is that of the attempt before."""
+    """Describe the wait of a step; `error` is that of the attempt before."""
     match waits.from_document(on):
         case Signal(name):
             return f"waits for the signal {name!r}"

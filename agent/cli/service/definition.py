@@ -1,4 +1,4 @@
-"""What a service runs, whatever manages it."""
+"""The command and environment of a service, for every service manager."""
 
 import os
 import re
@@ -48,7 +48,7 @@ class ServiceManager(Protocol):
         """Stop the service and remove its file."""
 
     def state(self, name: str) -> dict[str, str]:
-        """Return what the manager knows of a service, for programs."""
+        """Return the manager's state of a service, for programs."""
 
     def logs_command(
         self, name: str, log_file: Path, lines: int, *, is_following: bool

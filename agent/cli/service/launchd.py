@@ -53,7 +53,7 @@ class Launchd:
         self.file(name).unlink(missing_ok=True)
 
     def state(self, name: str) -> dict[str, str]:
-        """Return what launchd knows of the service."""
+        """Return launchd's state of the service."""
         text = _control("print", f"{_domain()}/{_PREFIX}{name}")
         pairs = (line.strip().partition(" = ") for line in text.splitlines() if " = " in line)
         return {key: value for key, _, value in pairs if key in ("state", "pid", "last exit code")}

@@ -104,7 +104,7 @@ class Systemd:
         _control("daemon-reload")
 
     def state(self, name: str) -> dict[str, str]:
-        """Return what systemd knows of the service."""
+        """Return systemd's state of the service."""
         _require_running()
         text = _control("show", name, f"--property={','.join(_PROPERTIES)}")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)

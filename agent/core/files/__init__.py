@@ -1,4 +1,4 @@
-"""Files and descriptors, below everything that knows what is in them.
+"""Files and descriptors, independent of their content.
 
 - Locks: `process_lock` (one daemon for a SQLite file), `database_file` (a database is known by its file).
 - Trust: `file_trust` (who can change a file), `confined_files` (nothing outside one directory),

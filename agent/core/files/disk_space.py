@@ -15,7 +15,7 @@ class DiskSpace:
 
     path: Path
     free_bytes: int
-    """What users without privileges may still write."""
+    """Bytes that users without privileges may still write."""
     total_bytes: int
 
 

@@ -65,7 +65,7 @@ def are_available() -> bool:
 
 
 def is_exhaustion(exception: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that no descriptor was left."""
+    """Whether an error, or its cause, is that no descriptor was left."""
     seen: set[int] = set()
     waiting = [exception]
     while waiting:

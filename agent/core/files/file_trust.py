@@ -1,7 +1,7 @@
 """Who can change a file: its owner, those its mode lets write, and those who can replace it.
 
 A program that acts on a file acts for everyone who can change it. As in `sshd`, every directory on
-the way counts, because a user who can write to a directory can replace what is in it. A sticky directory
+the way counts, because a user who can write to a directory can replace its files. A sticky directory
 such as /tmp is the exception: there only the owner of an entry can.
 """
 
@@ -66,7 +66,7 @@ class Weakness:
 
 
 def weaknesses(path: Path, trust: Trust) -> Iterator[Weakness]:
-    """Find what lets untrusted users change a file or directory, or put another in its place."""
+    """Find permissions that let untrusted users change or replace a file or directory."""
     if trust.is_for_everyone:
         return
     path = path.absolute()
@@ -145,7 +145,7 @@ def _components(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
         try:
             status = here.lstat()
         except OSError:
-            # What is not there yet is made by this process, with a mode of its own.
+            # This process creates a missing file, with a mode of its own.
             return
         is_link = stat.S_ISLNK(status.st_mode)
         yield here, status, not left and not is_link

@@ -1,4 +1,4 @@
-"""What commands remember between processes, in the user's cache directory: results that take long to get.
+"""Results that commands keep between processes, in the user's cache directory.
 
 An entry is named by the hash of all that its result follows from, so it is never out of date. Only this user
 can have written it: a directory or a file that others can change, or that belongs to another user, is not
@@ -18,7 +18,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class UserCache:
-    """One entry: a text that follows from what is hashed."""
+    """One entry: a text, found by the hash of its inputs."""
 
     def __init__(self, kind: str, environment: Mapping[str, str], follows_from: bytes) -> None:
         self._directory = _directory(environment)

@@ -25,7 +25,7 @@ _SECRET_NAME = re.compile(
     r"|token|api_?keys?|private_?keys?|authorization)($|[_-])",
     re.IGNORECASE,
 )
-# A bounded scheme: without a bound, a long text of what schemes are made of takes quadratic time.
+# The scheme is bounded: otherwise a long text of letters takes quadratic time.
 _ADDRESS_PASSWORD = re.compile(
     r"(?P<start>\b[a-z][a-z0-9+.-]{0,40}://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE
 )
@@ -38,7 +38,7 @@ def redact_text(text: str) -> str:
 
 
 def redact(value: Any, name: str = "") -> Any:
-    """Return a value, and what is inside it, without secrets."""
+    """Return a value, and the values inside it, without secrets."""
     if name and value is not None and _SECRET_NAME.search(name):
         return HIDDEN
     match value:

@@ -17,7 +17,7 @@ from agent.core.quick_classes.quick_fields import (
 from agent.core.quick_classes.quick_models import BaseModel, ModelType, annotations_of
 
 _OF_THE_CLASS: Final = ("__classcell__", "__annotate__", "__annotate_func__")
-"""What Python puts into the body of a class for that class alone."""
+"""Names that Python puts into the body of each class."""
 
 
 def pydantic_class(cls: ModelType, body: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ _set: Final = object.__setattr__
 
 
 class _Field:
-    """What is known of a field besides its name and type."""
+    """The properties of a field besides its name and type."""
 
     def __init__(self, default: Any, make: Any = None, *, compare: bool = True, shows: bool = True):
         self.default = default

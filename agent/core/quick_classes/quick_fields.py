@@ -12,15 +12,15 @@ _REQUIRED: Final[Any] = object()
 
 
 class ValidationInfo(Protocol):
-    """What a validator that has a second parameter sees."""
+    """The second argument of a validator that takes one."""
 
     @property
     def context(self) -> Any:
-        """What the caller of the check has passed; None at the check of a file."""
+        """The context that the caller of the check has passed; None at the check of a file."""
 
 
 class FieldSpec:
-    """What is declared of a field besides its type, and in `Annotated` of a type."""
+    """The declaration of a field besides its type, also in `Annotated`."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
@@ -85,7 +85,7 @@ class AfterValidator(FunctionSpec):
 
 
 class WithJsonSchema:
-    """What JSON Schemas say of a type; checks ignore it."""
+    """The type's part of JSON Schemas; checks ignore it."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema

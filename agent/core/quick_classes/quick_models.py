@@ -100,7 +100,7 @@ class ModelType(type):
         )
 
     def __getattr__(cls, name: str) -> Any:
-        # What is known of models besides their checks: fields, JSON Schemas.
+        # The other properties of models: fields, JSON Schemas.
         if name.startswith("model_"):
             return getattr(cls.pydantic, name)
         raise AttributeError(f"{cls.__name__} has no attribute {name!r}")

@@ -58,7 +58,7 @@ class ClockJumps:
         )
 
     def accept(self, jump: ClockJump) -> None:
-        """Measure from what was measured on; what the clocks did since then still counts."""
+        """Measure from an earlier reading on: a jump since then still counts."""
         self._last = _Reading(
             self._last.machine_seconds + jump.machine_seconds,
             self._last.clock_seconds + jump.clock_seconds,

@@ -97,7 +97,7 @@ class JobScheduler:
         """Set when a job of `at` runs next; None: not until it is set again. Any thread may call this.
 
         A past instant runs it at once. Of the instants that are set while the job runs, the earliest
-        counts: what another caller found due meanwhile must not be lost to the job's own answer.
+        counts: the job's own answer must not hide a time that another caller has set meanwhile.
         """
         job = self._jobs[name]
         if self._loop is None:

@@ -3,7 +3,7 @@
 Large values in the database that nothing refers to are removed by default.
 
 The removal must not slow tasks down: its transactions are short, it pauses after each for several times
-as long as that took, and one run removes a bounded number of rows. What is left then is removed a
+as long as that took, and one run removes a bounded number of rows. The rest is removed a
 little later.
 
 Age is counted by the clock, and a clock that was set a year ahead by mistake makes everything old. So
@@ -43,7 +43,7 @@ _LARGE_JUMP_SECONDS: Final = 3600.0
 
 
 class PruneJob:
-    """Removes what is older than configured; each run sets the time of the next."""
+    """Removes old tasks as configured; each run sets the time of the next."""
 
     def __init__(
         self, settings: PruneSettings, database: Database, set_time: Callable[[int], None]
@@ -103,7 +103,7 @@ class PruneJob:
         return is_complete
 
     def _steps(self, connection: Connection) -> Iterator[tuple[str, int]]:
-        """Remove what is configured; yield kind and count after each short transaction."""
+        """Remove old tasks and firings; yield kind and count after each short transaction."""
         now = self._database.clock.now()
         if self._age_us:
             yield from pruning.prune_in_steps(connection, now - self._age_us)

@@ -99,7 +99,7 @@ class TriggerJobs:
             try:
                 run = await run_schedules(self._schedules, self._worker.fire)
             except StoreError:
-                # Without this, what is due would wait for the safety net.
+                # Without this, due triggers would wait for the safety net.
                 again = self._database.clock.now() + _RETRY_US
                 self._jobs.set_time(SCHEDULES, again)
                 raise
@@ -125,7 +125,7 @@ class TriggerJobs:
         return []
 
     async def _check_all(self) -> None:
-        """Find what a lost notification, or a clock that ran ahead, has left behind."""
+        """Find due triggers after a lost notification, or a clock that ran ahead."""
         if not self._is_ready:
             return
         for plan in await self._jobs.in_thread(self._schedules.plan_corrections):
@@ -177,7 +177,7 @@ class TriggerJobs:
             log.warning("triggers.not_refreshed", error=str(error))
 
     def _on_poll(self) -> None:
-        """Start what waited for the end of a poll; called in the watchers' thread."""
+        """Start queued work after the end of a poll; called in the watchers' thread."""
         self._jobs.set_time(WATCHERS, self._database.clock.now())
 
     async def _fire_from_thread(self, update: TriggerUpdate) -> FireResult:
@@ -232,7 +232,7 @@ class WatchThread:
         return self._runner.next_time()
 
     def stop(self) -> None:
-        """Cancel what runs and end the thread."""
+        """Cancel running polls and end the thread."""
         with self._lock:
             self._is_stopped = True
         if self._loop is not None and self._thread.is_alive():
@@ -242,7 +242,7 @@ class WatchThread:
     def _call(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run a coroutine function in the loop; `stop` cancels it."""
         with self._lock:
-            # What is passed to a stopped loop never ends, and its caller would wait for ever.
+            # A coroutine that is passed to a stopped loop never ends, and its caller would wait for ever.
             if self._is_stopped or self._loop is None:
                 return
             future = asyncio.run_coroutine_threadsafe(work(), self._loop)

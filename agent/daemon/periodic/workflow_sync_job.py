@@ -57,7 +57,7 @@ class WorkflowSyncJob:
         self._is_first = True
         self._is_serving = False
         self._changes: list[WorkflowChange] = []
-        """What `on_sync` has not been called with yet."""
+        """Changes that `on_sync` has not received yet."""
         if server is not None:
             server.startup.has_workflows = False
 

@@ -1,4 +1,4 @@
-"""Credentials of the server: what each allows, and the private files in the home directory they are in.
+"""Credentials of the server: the permissions of each, in private files of the home directory.
 
 A file has the hashes of the credentials' texts, never the texts. Several processes change it (the
 daemon, each command line): `changing` holds a lock, so that no change is lost.
@@ -45,7 +45,7 @@ class ExpiredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """A credential's name and what it allows."""
+    """A credential's name and permissions."""
 
     name: str
     scopes: frozenset[Scope]
@@ -94,7 +94,7 @@ class Grants(ABC):
         """Read the grants from the files; a file that cannot be used is logged."""
 
     def grant_of(self, token: str) -> TokenGrant | None:
-        """Return what a credential allows, or None; the time it takes reveals nothing.
+        """Return the permissions of a credential, or None; the time it takes reveals nothing.
 
         Raises `ExpiredError` for one that has expired.
         """

@@ -25,7 +25,7 @@ _MAX_ID_CHARACTERS: Final = 300
 
 
 class SignatureError(Exception):
-    """A delivery's signature is missing or wrong; the message says what was expected."""
+    """A delivery's signature is missing or wrong; the message names the expected form."""
 
 
 @dataclass(frozen=True, slots=True)

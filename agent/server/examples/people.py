@@ -1,4 +1,4 @@
-"""Example documents of what people are asked and say: approvals and conversations."""
+"""Example documents of approvals and conversations."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Example documents of tasks, and of what starts and commands them."""
+"""Example documents of tasks, of requests that start them, and of commands."""
 
 from typing import Any, Final
 

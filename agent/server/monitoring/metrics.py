@@ -198,7 +198,7 @@ def _trigger_lines(gauges: DatabaseGauges) -> Iterable[str]:
     )
     firings = {status.value: gauges.firings.get(status.value, 0) for status in FiringStatus}
     yield from family(
-        # No counter: what is queued starts, and old firings are pruned.
+        # No counter: queued firings start, and old ones are pruned.
         "agent_firings",
         "gauge",
         "Recorded fates of schedules' instants and watchers' items; a range counts once.",

@@ -31,7 +31,7 @@ TAGS: Final = {
     "health": "Health, readiness, metrics and load.",
     "description": "This description.",
 }
-"""What each group of operations is for."""
+"""The purpose of each group of operations."""
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -66,7 +66,7 @@ _SINGLE_HEADERS: Final = frozenset(
         b"x-webhook-token",
     }
 )
-"""Headers that decide what a request may do: with two of them it would be unclear which counts."""
+"""Headers that decide permissions: with two of one it would be unclear which counts."""
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(.*)")

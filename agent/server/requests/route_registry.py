@@ -177,7 +177,7 @@ def _guarded(scope: Required, refuse: Refusal) -> type[APIRoute]:
             read_args, endpoint = RequestArgs(self.dependant), self.endpoint
             takes_json = self.body_field is not None
 
-            # What workers do is in the log of events.
+            # Calls of workers are in the log of events.
             is_audited = scope not in ("public", "work") and "GET" not in (self.methods or ())
 
             async def answer(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What is sent as it happens: events to programs (`event_stream`), news to open pages (`live_feed`).
+"""Server-sent streams: events for programs (`event_stream`), changes for open pages (`live_feed`).
 
 Each has one reader of the event log for all its streams.
 """

@@ -1,4 +1,4 @@
-"""Tells open pages that what they show has changed, as Server-Sent Events.
+"""Notifies open pages that their content has changed, as Server-Sent Events.
 
 One reader of the event log serves all pages: fifty streams that each read it would cost the worker a
 good part of its throughput. A message says only "there is something new up to this cursor"; the page

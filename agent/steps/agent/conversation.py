@@ -1,4 +1,4 @@
-"""The conversation that an `agent` step continues: what was said before its goal.
+"""The conversation that an `agent` step continues: the entries before its goal.
 
 Which entries a step has loaded is on record as the number of the newest one. Entries never change, so
 a later attempt reads exactly the same. When they exceed `conversation_tokens`, the model summarises the
@@ -44,12 +44,12 @@ class OpenConversation:
 
     name: str
     messages: tuple[Message, ...]
-    """What was said before, for the model."""
+    """The earlier entries, for the model."""
     summary: Summary | None
     """A new summary, to be appended."""
 
     def exchange(self, context: StepContext, message: str, answer: str) -> Exchange:
-        """Return what the step appends when it succeeds."""
+        """Return the exchange that the step appends when it succeeds."""
         message, answer = (_as_stored(context, text) for text in (message, answer))
         message_tokens, answer_tokens = map(pricing.estimated_tokens, (message, answer))
         return Exchange(
@@ -164,7 +164,7 @@ def split(entries: list[Entry], bound: int) -> tuple[list[Entry], list[Entry]]:
 
 
 def tokens_of(entries: list[Entry]) -> int:
-    """Return an estimate of what entries take of a model's context."""
+    """Return an estimate of the tokens of entries."""
     return sum(entry.tokens + pricing.ENTRY_TOKENS for entry in entries)
 
 

@@ -132,7 +132,7 @@ def _hide_secrets(config: AgentConfig, context: StepContext) -> None:
 
 
 def _mcp_values(config: AgentConfig, context: StepContext) -> Iterator[Json]:
-    """Yield what the configuration gives to the MCP servers of this step: it may name secrets."""
+    """Yield the environments and headers of this step's MCP servers, which may name secrets."""
     for tool in config.tools.values():
         server = context.services.mcp.get(tool.mcp.server) if tool.mcp is not None else None
         if server is not None:
@@ -150,7 +150,7 @@ def _system(config: AgentConfig, context: StepContext, *, has_tools: bool) -> st
 
 
 def _body(turn: int, config: AgentConfig, tools: list[str]) -> Json:
-    """Return what the record shows of a request: the goal once, then only the number of the turn."""
+    """Return the recorded form of a request: the goal once, then only the number of the turn."""
     if turn > 1:
         return {"turn": turn}
     first: dict[str, Json] = {"turn": 1, "goal": config.goal, "tools": tools}

@@ -1,4 +1,4 @@
-"""One tool of an `agent` step: what the model sees of it, its limits, and how a use of it runs."""
+"""One tool of an `agent` step: its description for the model, its limits, and how a use of it runs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,13 +16,13 @@ Approve = Literal["always", "first", "never"]
 
 @dataclass(frozen=True, slots=True)
 class ToolContent:
-    """What a tool answers besides text, or instead of an answer."""
+    """The answer of a tool besides text, or a question instead of an answer."""
 
     text: str
     parts: list[dict[str, Json]]
     """Images and other binary content, each with its `type`, its `mime` type and its `data` in base64."""
     asks: dict[str, Json] | None = None
-    """What a person has to answer before the tool can: questions by their keys."""
+    """Questions by their keys, which a person must answer before the tool can."""
 
 
 class ToolRun(ABC):
@@ -34,7 +34,7 @@ class ToolRun(ABC):
     """Whether the use happens once however often it is requested, because it is recorded elsewhere."""
 
     answers: Mapping[str, Json] = MappingProxyType({})
-    """A person's answers to what the tool has asked, by the keys of its questions."""
+    """A person's answers to the tool, by the keys of its questions."""
 
     @abstractmethod
     async def perform(self, call: Call) -> "Json | ToolContent":

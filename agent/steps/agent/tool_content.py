@@ -28,7 +28,7 @@ class ContentKeeper:
         self._bytes = 0
 
     def add(self, kind: str, mime: str | None, data: Any) -> str:
-        """Keep a part; return what the text says in its place."""
+        """Keep a part; return the text in its place."""
         mime = (mime or "application/octet-stream").lower()
         try:
             content = base64.b64decode(data, validate=True)

@@ -1,4 +1,4 @@
-"""What tools ask people while a model uses them: the step parks, and the person's answer goes to the tool.
+"""Questions of tools to people while a model uses them: the step parks, and the answer goes to the tool.
 
 An MCP server may ask for input in the middle of a call (elicitation). The question is recorded as the answer
 of that round; the next round repeats the call with the person's answers. A model never sees the question.
@@ -21,7 +21,7 @@ _MAX_MESSAGE: Final = 4000
 
 
 def asked_by(response: Json) -> dict[str, Json] | None:
-    """Return what a recorded answer of a tool asks for; None if it is a plain answer."""
+    """Return the question in a recorded answer of a tool; None if it is a plain answer."""
     asks = response.get("asks") if isinstance(response, dict) else None
     return asks if isinstance(asks, dict) else None
 

@@ -87,7 +87,7 @@ def _set(value: dict[str, Json], path: list[str], new: Json) -> dict[str, Json]:
 
 
 def own_checkpoint(attempt_input: AttemptInput) -> Json:
-    """Return the step's own checkpoint, without what the engine adds to it while the step asks."""
+    """Return the step's own checkpoint, without the engine's additions while the step asks."""
     checkpoint, waited = attempt_input.checkpoint, attempt_input.waited
     approval_id = None if waited is None else waits.approval_of(waited.on)
     if approval_id is None:

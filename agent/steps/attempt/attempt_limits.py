@@ -1,4 +1,4 @@
-"""How many attempts a step has, and what the attempts beyond the last one may still do."""
+"""The number of a step's attempts, and the rules for attempts beyond the last one."""
 
 from typing import Final
 

@@ -31,7 +31,7 @@ WriteLog = Callable[[str, str], None]
 
 
 class CapturedOutput:
-    """What the code of one attempt prints, in whole lines. Any thread may call it."""
+    """The printed lines of one attempt's code. Any thread may call it."""
 
     def __init__(self, write: WriteLog) -> None:
         self._write = write
@@ -51,7 +51,7 @@ class CapturedOutput:
                 self._write(stream, whole or " ")
 
     def flush(self) -> None:
-        """Log what has no newline yet."""
+        """Log the last line, which has no newline yet."""
         if not self._open_lines:
             return
         with self._lock:
@@ -64,7 +64,7 @@ _current: ContextVar[CapturedOutput | None] = ContextVar("captured_output", defa
 
 
 class captured:  # noqa: N801  (used like a function)
-    """Give what the code inside prints and logs to `write`.
+    """Pass the prints and log records of the code inside to `write`.
 
     A class: a generator as the context of every step takes three times as long.
     """
@@ -168,7 +168,7 @@ def _is_outside_of_steps(record: logging.LogRecord) -> bool:
 _lock = threading.Lock()
 _handler = _StepHandler()
 _installed: list[Callable[[], None]] = []
-"""One entry for each worker that runs; the first one holds what undoes the capture."""
+"""One entry for each worker that runs; the first one holds the function that ends the capture."""
 
 
 @contextlib.contextmanager
@@ -180,7 +180,7 @@ def capturing() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            # What undoes the capture is the first entry: the last worker to end takes it.
+            # The first entry ends the capture: the last worker to end calls it.
             _installed.pop()()
 
 
@@ -189,7 +189,7 @@ def _do_nothing() -> None:
 
 
 def _install() -> Callable[[], None]:
-    """Redirect the process's output and its log records; return what undoes that."""
+    """Redirect the process's output and its log records; return a function that undoes it."""
     root = logging.getLogger()
     level, others = root.level, list(root.handlers)
     levels = [(handler, handler.level) for handler in others]

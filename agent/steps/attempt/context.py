@@ -1,4 +1,4 @@
-"""What a step's code sees: its identity, its input, and the calls that act on the outside world."""
+"""The `ctx` of a step's code: its identity, its input, and the calls that act on the outside world."""
 
 import asyncio
 import threading
@@ -104,7 +104,7 @@ class ContextFacts:
 
     @property
     def trigger(self) -> Json:
-        """What started the task."""
+        """The trigger of the task."""
         return self.attempt_input.task.trigger
 
     @property
@@ -165,7 +165,7 @@ class ContextFacts:
         return redacted[: len(redacted) - longest] if longest else redacted
 
     def _policy(self, on_unknown: str | None, *, effect: bool, reconcile: object) -> str:
-        """Return what follows an unknown call: as the call says, or the step, or by default."""
+        """Return the policy for an unknown call: of the call, of the step, or the default."""
         if on_unknown is not None:
             return on_unknown
         if self.attempt_input.step.on_unknown is not None:

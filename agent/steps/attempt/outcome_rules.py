@@ -1,4 +1,4 @@
-"""What the end of a kind's handler means: one list of rules, and the check of the output.
+"""Decides the outcome of an attempt: one list of rules, and the check of the output.
 
 `decide` is the place where an attempt's outcome is decided. `HandlerEnd` is what happened; the rules
 turn it into a value that the engine applies.
@@ -22,7 +22,7 @@ from agent.store.db.json_values import NotPlainJsonError
 
 SHUTDOWN: Final = "shutdown"
 DECLARED_DEAD: Final = "this worker was declared dead"
-"""Why attempts are stopped whose steps other workers have: what goes on outside is theirs."""
+"""The reason for stopping an attempt whose step another worker has: effects are that worker's now."""
 """The stop reason that lets calls in flight finish."""
 
 

@@ -1,4 +1,4 @@
-"""What an attempt does before its kind runs: condition, items, rendered configuration, approval.
+"""Prepares an attempt before its kind runs: condition, items, rendered configuration, approval.
 
 Templates are rendered here, at the attempt's start and outside every transaction. A configuration
 without templates is checked once per definition and cached.
@@ -41,7 +41,7 @@ _MAX_PREPARED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """What is known of a step from its definition alone, before any attempt."""
+    """Facts about a step from its definition alone, before any attempt."""
 
     step: Step
     kind: Kind
@@ -54,7 +54,7 @@ _prepared: dict[int, PreparedStep] = {}
 
 
 def prepare_step(step: Step) -> PreparedStep:
-    """Return what is known of a step before any attempt; computed once per definition."""
+    """Return the facts about a step before any attempt; computed once per definition."""
     prepared = _prepared.get(id(step))
     if prepared is None:
         prepared = _prepare(step)

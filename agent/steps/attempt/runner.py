@@ -1,10 +1,10 @@
-"""One attempt, from what was claimed to its outcome. Entry point: `run`.
+"""One attempt, from its claim to its outcome. Entry point: `run`.
 
 1. `prepare`: the condition, the items of a group, the rendered configuration, the approval gate.
 2. Load the kind's code, which is no part of the attempt's time.
 3. Call the kind's handler under the attempt's time limit.
-4. `outcome_rules.decide`: what its end means.
-5. `state_change`: what a success writes to `state`.
+4. `outcome_rules.decide`: the outcome.
+5. `state_change`: the values that a success writes to `state`.
 
 `run` always returns an outcome, with one exception: where the worker shuts down in the middle of an effect,
 `CancelledError` leaves it. An effect that may have happened without a recorded result is always unknown,
@@ -57,7 +57,7 @@ from agent.steps.types.outcome import (
 from agent.steps.types.value_sizes import is_small
 
 LOAD_SECONDS: Final = 60.0
-"""For importing what an attempt needs, before its own time begins."""
+"""For importing libraries before the attempt's own time begins."""
 
 _MAX_MESSAGE: Final = 2 * MAX_ERROR_TEXT
 
@@ -99,7 +99,7 @@ async def run(attempt_input: AttemptInput, signals: Signals, services: Services)
 
 
 async def _run_prepared(step: PreparedStep, config: BaseModel, context: StepContext) -> Outcome:
-    """Load what the step needs, run it, and render what it writes to `state`."""
+    """Load the step's libraries, run it, and render its `set_state`."""
     attempt_input, signals, kind = context.attempt_input, context.signals, step.kind
     # Before any intent is recorded: a keyring may ask a person, and an effect must begin soon after its
     # intent (`send_window_seconds`).
@@ -174,7 +174,7 @@ async def _wait_unless_stopped(work: Coroutine[Any, Any, None], signals: Signals
 
 
 async def _load(kind: Kind, config: object, context: StepContext) -> bool:
-    """Load the kind's code and what it needs; return False if the worker shuts down meanwhile.
+    """Load the kind's code and libraries; return False if the worker shuts down meanwhile.
 
     Importing a kind may take a second or more. It happens in a thread, so other attempts go on.
     """
@@ -215,7 +215,7 @@ async def _run_by_executor(kind: Kind, config: BaseModel, context: StepContext) 
 
 
 async def run_handler(handler: Handler, config: object, context: StepContext) -> Outcome:
-    """Call the kind's handler within the attempt's time, and decide what its end means."""
+    """Call the kind's handler within the attempt's time, and decide the outcome."""
     attempt_input, services = context.attempt_input, context.services
     if is_out_of_time(attempt_input, services.clock):
         return out_of_time(attempt_input, context.checkpoint)
@@ -259,7 +259,7 @@ async def _call_handler(
 
 
 async def _with_state(outcome: Succeeded, context: StepContext) -> Outcome:
-    """Return a success with what it writes to `state`; a large output is read in a thread."""
+    """Return a success with its changes of `state`; a large output is read in a thread."""
     if is_small(outcome.output):
         return _render_state(outcome, context)
     thread = asyncio.to_thread(_render_state, outcome, context)

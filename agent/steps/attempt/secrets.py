@@ -48,7 +48,7 @@ def referenced_files(value: Json) -> set[str]:
 
 
 class Secrets:
-    """Reads the secrets of an attempt, and redacts them in what it writes."""
+    """Reads the secrets of an attempt, and redacts them in its records."""
 
     def __init__(self) -> None:
         self._read_slowly: dict[str, str | SecretReadError] = {}
@@ -65,7 +65,7 @@ class Secrets:
         return self.resolve(value, paths)
 
     async def prefetch(self, value: Json, paths: frozenset[ValuePath]) -> None:
-        """Read what takes long: the later `resolve` then blocks nothing, and raises what failed here."""
+        """Read the slow references: the later `resolve` then does not block, and raises their failures."""
         slow = {}
         for path in paths:
             reference = parse(value_at(value, path)) if _has(value, path) else None
@@ -191,7 +191,7 @@ class SecretWatcher:
                 self._check(reference)
 
     async def read_unread(self) -> None:
-        """Read what takes long, once in the life of this process; no step may run before."""
+        """Read the slow references, once in the life of this process; no step may run before."""
         import asyncio
 
         unread = dict(self._unread)

@@ -1,4 +1,4 @@
-"""What the attempts of a worker share: clock, journal, limits, threads and clients."""
+"""The parts that the attempts of a worker share: clock, journal, limits, threads and clients."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +76,7 @@ class MemoryService(Protocol):
     """The memories of a scope. Its functions block: call them in a thread."""
 
     def remember(self, scope: str, text: str, by: AgentStep) -> Document:
-        """Write a memory and return it; a repeated call returns what it wrote before."""
+        """Write a memory and return it; a repeated call returns the memory it wrote before."""
 
     def recall(self, scope: str, query: str, limit: int) -> list[Document]:
         """Return the memories that match a query, the best first; without one, the newest."""
@@ -97,7 +97,7 @@ class EngineService(Protocol):
         """Return the newest tasks."""
 
     def show_task(self, allowed: Sequence[str] | None, task: str) -> Document:
-        """Return what a task is doing, or how it ended."""
+        """Return a task's state, or its end."""
 
     def list_workflows(self, allowed: Sequence[str] | None) -> Document:
         """Return the workflows that can be started, with their inputs."""
@@ -132,13 +132,13 @@ class Execution(Protocol):
     """One attempt that an executor runs; see `agent.steps.executors`."""
 
     async def ready(self, context: Any) -> None:
-        """Wait for what the attempt needs, before its time begins."""
+        """Wait for the attempt's resources, before its time begins."""
 
     async def run(self, config: Any, context: Any) -> Outcome:
         """Run the attempt, in the place of the kind's own handler."""
 
     def close(self) -> None:
-        """Give back what the attempt had."""
+        """Release the attempt's resources."""
 
 
 class StepExecutors(Protocol):
@@ -147,7 +147,7 @@ class StepExecutors(Protocol):
     def open(
         self, kind: str, executor: Mapping[str, Json] | None, services: "Services"
     ) -> Execution | None:
-        """Return what runs an attempt; None where the kind itself does, in this process.
+        """Return the executor of an attempt; None where the kind itself runs it, in this process.
 
         `executor` is the step's own; without one, the configuration's. Raise `DefiniteFailure` if
         the executor cannot be used.
@@ -163,7 +163,7 @@ class Resource(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """What the runner needs besides the attempt's input."""
+    """The runner's dependencies besides the attempt's input."""
 
     clock: Clock
     journal: Journal
@@ -178,7 +178,7 @@ class Services:
     messenger: Messenger | None = None
     """Sends the messages of `message` steps."""
     conversations: Conversations | None = None
-    """What was said in conversations, for `agent` steps that continue one."""
+    """The entries of conversations, for `agent` steps that continue one."""
     memory: MemoryService | None = None
     """For the tool `memory` of agents."""
     engine: EngineService | None = None

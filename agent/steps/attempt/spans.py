@@ -1,7 +1,7 @@
 """The spans of an attempt and of its calls, named by OpenTelemetry's semantic conventions.
 
 `traced` surrounds an attempt, `emit_call` reports a call that has ended. Models follow the conventions for
-generative AI, requests those for HTTP. What a span says is redacted as the record is.
+generative AI, requests those for HTTP. The content of a span is redacted as the record is.
 """
 
 from collections.abc import Coroutine
@@ -180,7 +180,7 @@ def http_attributes(method: str, url: str, response: Json = None) -> dict[str, A
     """Return the attributes of a request, by the conventions for HTTP clients."""
     parts = urlsplit(url)
     status = response.get("status") if isinstance(response, dict) else None
-    # What stands before the host is a password, and the query may hold one.
+    # The part before the host is a password, and the query may hold one.
     host = parts.netloc.rpartition("@")[2]
     return {
         "http.request.method": method,

@@ -21,7 +21,7 @@ from agent.store.db.json_values import decode
 
 
 class StateContext(Protocol):
-    """What `ctx.state` needs of a context."""
+    """The part of a context that `ctx.state` needs."""
 
     attempt_input: AttemptInput
     secrets: Secrets

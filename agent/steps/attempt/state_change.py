@@ -1,4 +1,4 @@
-"""`set_state`: what a succeeded step writes to `state`, rendered once its output is known.
+"""`set_state`: the values that a succeeded step writes to `state`, rendered once its output is known.
 
 The templates see the step's own result as `output`, and `state` as the step read it. The versions that
 they read travel with the outcome: if one has moved when the step is settled, they are rendered again
@@ -20,7 +20,7 @@ from agent.workflows.templates.templates import TemplateError, render
 
 
 def render_change(attempt_input: AttemptInput, output: Json, secrets: Secrets) -> StateChange:
-    """Return what a step with this output writes; raise `DefiniteFailure`. Any thread may call this."""
+    """Return the values that a step with this output writes; raise `DefiniteFailure`. Any thread may call this."""
     step, graph = attempt_input.step, attempt_input.graph
     keys: dict[str, StateKey] = {
         name: (graph.state_scope(name), name) for name in (*step.sets_from, *step.set_state)

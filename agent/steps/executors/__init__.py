@@ -9,9 +9,9 @@ The runner asks `Executors.open` for an `Execution` of one attempt, waits for it
   `messages` and `worker_link` are that connection, `worker_state` is `ctx.state`. `process.limits_of` chooses the
   limits of the process, `worker_main._limited` sets them.
 - `job`: a command launches `agent job`, which runs the attempt from objects in a store and writes its
-  status there. `remote` launches, watches (`job_watch`) and finds such a job again; `launcher` is what starts one
-  (`command_launcher` by a command); `job_spec` is what the job gets, `job_objects` names the objects, and
-  `job_runner` is what `agent job` does.
+  status there. `remote` launches, watches (`job_watch`) and finds such a job again; `launcher` starts one
+  (`command_launcher` by a command); `job_spec` is the input of the job, `job_objects` names the objects, and
+  `job_runner` is `agent job`.
 - `ray`, `dask`: the same objects; an actor or a task of the cluster is the job.
 
 Invariants. The intent of a job is recorded before it is launched, and its row in the ledger names the

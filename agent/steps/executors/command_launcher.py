@@ -98,7 +98,7 @@ class CommandLauncher:
             await asyncio.wait([self._threads.start(child.wait)], timeout=CANCEL_SECONDS)
 
     async def release(self, job: LaunchedJob) -> None:
-        """Close what was kept of the command."""
+        """Close the command's files."""
         _, output = self._exits.pop(job.name, (None, None))
         if output is not None:
             output.close()

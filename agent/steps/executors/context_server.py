@@ -1,4 +1,4 @@
-"""Answers what a function in another process asks of its `ctx`, with the attempt's own context."""
+"""Serves the `ctx` of a function in another process, with the attempt's own context."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ class ContextServer:
         self._answers: set[asyncio.Task[None]] = set()
 
     def facts(self) -> Message:
-        """Return what every function's context knows."""
+        """Return the facts of every function's context."""
         context = self._context
         return {
             "task_id": context.task_id,

@@ -85,7 +85,7 @@ class DaskLauncher:
         return f"its task ended with exit code {exit_code}"
 
     async def cancel(self, job: LaunchedJob) -> None:
-        """Take the task from the scheduler; what runs already stops by the job's own objects."""
+        """Take the task from the scheduler; a running job stops by its own objects."""
         future = self._futures.get(job.name)
         if future is not None:
             await asyncio.to_thread(lambda: self._client.cancel([future], force=True))

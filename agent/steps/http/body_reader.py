@@ -20,7 +20,7 @@ _WINDOWS: Final = {
 
 
 class BadEncodingError(Exception):
-    """The body is not what its `Content-Encoding` says."""
+    """The body does not match its `Content-Encoding`."""
 
 
 def is_known(encoding: str) -> bool:

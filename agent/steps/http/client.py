@@ -15,7 +15,7 @@ REPEATABLE: Final = frozenset({"GET", "HEAD"})
 
 
 class HttpServices(Protocol):
-    """What an exchange needs of those who send it: steps, tools and watchers."""
+    """The sender of an exchange: a step, a tool or a watcher."""
 
     @property
     def limits(self) -> Limits:

@@ -1,4 +1,4 @@
-"""What a redirect to another origin carries: nothing that was meant for the first one.
+"""Redirects to another origin carry no headers and no body meant for the first one.
 
 A step sends its headers and its body to the server that it names. A header of any name may be a
 credential and a body may hold one, so another origin gets neither, whatever the first server says.
@@ -28,7 +28,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 def is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
     """Whether two addresses have the same origin; an upgrade from HTTP to HTTPS counts as the same.
 
-    A downgrade from HTTPS to HTTP does not: others could read what is sent.
+    A downgrade from HTTPS to HTTP does not: others could read the request.
     """
     if _parts(one) == _parts(other):
         return True

@@ -1,4 +1,4 @@
-"""What an HTTP response means: pure functions of its status, headers and body."""
+"""Classifies HTTP responses: pure functions of status, headers and body."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ _text_type = re.compile(
 
 
 def verdict(status: int, expected: list[tuple[int, int]], *, is_repeatable: bool) -> Verdict:
-    """Return what a status means, for a repeatable request or for an effect."""
+    """Classify a status, for a repeatable request or for an effect."""
     if any(first <= status <= last for first, last in expected):
         return "succeeded"
     if status in NOT_PROCESSED:

@@ -15,7 +15,7 @@ To add a key to the `http` step: `HttpConfig` in `agent.steps.spec.configs` decl
 `http` here sends it (`agent.steps.http.exchange` builds the request), and `secret_keys` in the registry
 lists it if it may name a secret.
 
-`step_remarks` tells what of a step will fail, without running it. `python_modules` finds and loads the user's
+`step_remarks` finds steps that will fail, without running them. `python_modules` finds and loads the user's
 modules for `python` steps and tools (`module_files`: where they are, `function_source`: what their source shows). `attachments` are the files of `message` and `mail`. Kinds import `attempt`,
 `http`, `process`, `spec` and `types`, and not each other.
 """

@@ -15,7 +15,7 @@ from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Json
 
 MAX_BYTES: Final = 20_971_520
-"""The largest file; what all of them together may have is twice as much."""
+"""The largest file; all together may have twice as much."""
 
 
 def load(configs: Sequence[AttachmentConfig], allowed: Sequence[str]) -> list[Attachment]:
@@ -27,7 +27,7 @@ def load(configs: Sequence[AttachmentConfig], allowed: Sequence[str]) -> list[At
 
 
 def summary(attachment: Attachment) -> dict[str, Json]:
-    """Return what the ledger records of a file: its name, its size and its hash."""
+    """Return the record of a file for the ledger: its name, its size and its hash."""
     digest = hashlib.sha256(attachment.content).hexdigest()
     return {"name": attachment.name, "bytes": len(attachment.content), "sha256": digest}
 

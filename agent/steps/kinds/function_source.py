@@ -15,11 +15,11 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class _Names:
-    """What the top level of a module binds."""
+    """The names that the top level of a module binds."""
 
     functions: dict[str, _Function] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
-    """Classes, values and imports: what they are is known only when the module runs."""
+    """Classes, values and imports: their types are known only when the module runs."""
     is_open: bool = False
     """More names come from `import *`, or from a function `__getattr__`."""
 

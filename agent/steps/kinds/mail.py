@@ -120,7 +120,7 @@ class _Sending:
         self._seconds = context.attempt_input.step.timeout_seconds or account.timeout_seconds
 
     def request(self) -> Request:
-        """Return the request; its body is what identifies the mail in the ledger."""
+        """Return the request; its body identifies the mail in the ledger."""
         has_mailbox = self._account.imap is not None
         request = self._context.request(
             "mail.send",
@@ -271,7 +271,7 @@ class _Sending:
         )
 
     async def save(self, output: dict[str, Json]) -> dict[str, Json]:
-        """Save a copy of the mail that was sent; return what of it the output reports."""
+        """Save a copy of the mail that was sent; return its part of the output."""
         if self._account.imap is None:
             problem = f"[mail.{self._name}.imap] is missing"
             return {"saved": False, "save_problem": problem}

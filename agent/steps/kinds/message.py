@@ -1,7 +1,7 @@
 """The `message` kind: a text to people, with files.
 
-Each part of a text and each file is one call with an intent, for each recipient: what was recorded as
-sent is never sent again, and what may have been sent is sent again (`on_unknown: retry`), since a
+Each part of a text and each file is one call with an intent, for each recipient: a part on record as
+sent is never sent again, and one that may have been sent is sent again (`on_unknown: retry`), since a
 message that arrives twice is better than none. A recipient that does not get it fails the step; of
 `operator` one recipient is enough. A channel that cannot be reached is tried again, without a slot,
 until `deliver_within` is over.
@@ -33,7 +33,7 @@ _LONG_TEXT: Final = 4000
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of a message to one recipient."""
+    """The delivery of a message to one recipient."""
 
     recipient: Recipient
     message_ids: list[str] = field(default_factory=list)

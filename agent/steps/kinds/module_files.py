@@ -35,7 +35,7 @@ def file_of_module(module: str, source_path: str) -> Path | None:
             return path
     first, *rest = module.split(".")
     try:
-        # Only of the outermost package: the search for what is inside it would import it.
+        # Only of the outermost package: a search inside it would import it.
         spec = find_spec(first)
     except (ImportError, ValueError):
         return None

@@ -30,7 +30,7 @@ HURRIED_SECONDS: Final = 0.5
 
 
 async def run(config: ShellConfig, context: StepContext) -> Outcome:
-    """Run the command; the output is its exit code and what it wrote."""
+    """Run the command; the output is its exit code and its text."""
     shell = Shell(config, context)
     try:
         if config.effect == "none":
@@ -83,7 +83,7 @@ class Shell:
             argv = ["/bin/sh", "-e", "-c", config.script, "script"]
         self._command = spawn(argv, env, self._directory(), context.services.threads)
         if context.command_limits:
-            # It waits at its gate: what it becomes inherits them.
+            # It waits at its gate: the command that replaces it inherits them.
             set_limits(self._command.process.id, context.command_limits)
         return self._command.process
 

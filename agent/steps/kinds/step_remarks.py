@@ -1,4 +1,4 @@
-"""Remarks about steps: what will fail when they run, found without running anything.
+"""Remarks about steps that will fail when they run, found without running anything.
 
 They are advice, not problems: a module, a model or a workflow may still be added before a task runs.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None") -> list[str]:
     """Return the remarks about a file's steps; of a file with problems, about those without any.
 
-    `known` are the workflows beside it. Without settings, what depends on them is not checked.
+    `known` are the workflows beside it. Checks that depend on settings need them.
     """
     lines: list[str] = []
     for step in entry.readable_steps:

@@ -1,6 +1,6 @@
 """The `worker` kind: offers its work to external workers, and ends as they report.
 
-The attempt in this process only renders what the worker gets and queues it; the step then waits without
+The attempt in this process only renders the worker's input and queues it; the step then waits without
 a slot. Where the work is a call of the ledger (an effect, or a step with `set_state`), a recorded result
 of it is the step's outcome, and an unknown one follows `on_unknown`.
 """

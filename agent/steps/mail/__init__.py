@@ -1,4 +1,4 @@
-"""Mail: what goes out over SMTP, and the mailbox over IMAP.
+"""Mail: sending over SMTP, and the mailbox over IMAP.
 
 `smtp_session` sends one message and knows in which phase it broke: before the last byte of DATA nothing
 was accepted, after it only the server knows (`smtp_errors`). `composition` builds the message (`html_text` its plain

@@ -26,7 +26,7 @@ _IDS: Final = frozenset({"message-id", "in-reply-to", "references"})
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A mail that is ready to be written: whom it is from and goes to, and what it says."""
+    """A mail that is ready to be written: its sender, its recipients and its content."""
 
     sender: Mailbox
     to: list[Mailbox]

@@ -54,7 +54,7 @@ class _TextParser(HTMLParser):
 
 
 def text_of(html: str) -> str:
-    """Return what a person reads in a page: paragraphs, lists, and links with their addresses."""
+    """Return the readable text of a page: paragraphs, lists, and links with their addresses."""
     parser = _TextParser()
     parser.feed(html)
     parser.close()

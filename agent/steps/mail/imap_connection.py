@@ -2,7 +2,7 @@
 
 imap-tools speaks the protocol; this module opens the socket, so that the address policy of the `http`
 step applies to mail servers too, and turns every failure into a `MailboxError` for a person. All of it
-blocks and runs in a thread. `abort` may be called from any thread: it ends what the thread waits for.
+blocks and runs in a thread. `abort` may be called from any thread: it ends the thread's wait.
 """
 
 import imaplib
@@ -60,7 +60,7 @@ def require_imap_tools() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What the server said when the folder was opened."""
+    """The server's answer when the folder was opened."""
 
     uidvalidity: int
     uidnext: int
@@ -90,7 +90,7 @@ class ImapConnection:
         self.folder: Folder
 
     def abort(self) -> None:
-        """End the connection, from any thread; what waits for the server fails."""
+        """End the connection, from any thread; waits for the server fail."""
         with self._lock:
             self._is_aborted = True
             if self._socket is not None:
@@ -296,7 +296,7 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
 
 
 def server_text(error: Exception) -> str:
-    """Return what a server said, in one bounded line without secrets."""
+    """Return a server's answer in one bounded line without secrets."""
     result = getattr(error, "command_result", None)
     answer = result[1] if result is not None else error.args[-1] if error.args else error
     if isinstance(answer, list):

@@ -22,7 +22,7 @@ def has_message(connection: ImapConnection, folder: str, message_id: str) -> boo
     if status != "OK":
         raise MailboxError(f"{connection.host} cannot search by Message-ID")
     uids = b" ".join(line for line in lines if isinstance(line, bytes)).split()
-    # Some servers find parts of words, or ignore what they do not know: the header decides.
+    # Some servers find parts of words, or ignore unknown criteria: the header decides.
     return any(_id_of(client, uid.decode("ascii")) == message_id for uid in uids[-_MOST_CHECKED:])
 
 

@@ -57,7 +57,7 @@ def is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return what verifies certificates as the `http` step does, `SSL_CERT_FILE` included."""
+    """Return a context that verifies certificates as the `http` step does, `SSL_CERT_FILE` included."""
     import httpx
 
     return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""What a failure of an SMTP session means: nothing was accepted, now or for good, or it is unknown.
+"""Classifies failures of an SMTP session: the mail was refused, for now or for good, or its fate is unknown.
 
 A server accepts a message with its reply to the end of DATA and not before. So everything that fails
 until the last byte is written is a definite failure, and so is a reply that refuses: 4xx may be tried
@@ -27,7 +27,7 @@ _TEXT_LENGTH: Final = 300
 
 
 def reply_text(code: int, text: str) -> str:
-    """Return what a server said, in one bounded line without secrets."""
+    """Return a server's answer in one bounded line without secrets."""
     line = " ".join(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", everywhere.redact(text)).split())
     return f"{code} {line}"[:_TEXT_LENGTH].strip()
 
@@ -64,7 +64,7 @@ def login_refusal(host: str, account: str, code: int, text: str) -> DefiniteFail
 
 
 def failure(error: BaseException, host: str, phase: str, *, is_sent: bool) -> Exception:
-    """Return what an exception of a session means; `is_sent`: the last byte was written."""
+    """Classify an exception of a session; `is_sent`: the last byte was written."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if is_sent:
         return UnknownOutcomeError(

@@ -49,7 +49,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What the session logs in with."""
+    """The credentials of the session."""
 
     user: str
     password: str
@@ -57,7 +57,7 @@ class Login:
 
 @dataclass(slots=True)
 class Delivery:
-    """What the server said about the recipients, and about the message."""
+    """The server's replies about the recipients, and about the message."""
 
     accepted: list[str] = field(default_factory=list)
     refused: list[tuple[str, int, str]] = field(default_factory=list)

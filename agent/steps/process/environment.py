@@ -1,8 +1,8 @@
 """The environment of programs: commands of steps and watchers, MCP servers, commands of `exec:NAME`.
 
 The agent's own environment holds the secrets that `env:NAME` refers to, and a program's output is
-recorded. So a program gets only what nearly every program needs, what the step or the configuration
-names, and what the step sets itself.
+recorded. So a program gets only a short list of names that nearly every program needs, the names that
+the step or the configuration passes on, and the values that the step sets.
 """
 
 import os
@@ -31,7 +31,7 @@ def environment_of_watcher(own: Mapping[str, str], inherit: Iterable[str] = ()) 
 
 
 def inherited(inherit: Iterable[str] = ()) -> dict[str, str]:
-    """Return what every program gets of the agent's own environment."""
+    """Return the part of the agent's own environment that every program gets."""
     inheritable = BASIC | set(inherit)
     return {
         name: value

@@ -2,7 +2,7 @@
 
 The system reuses process ids, so a process is identified by its id and its start time (a text that is
 only compared). A step's command leads a session and a process group of its own, so that everything it
-starts ends with it. Marks in its environment identify what outlives its agent.
+starts ends with it. Marks in its environment identify processes that outlive their agent.
 """
 
 import os
@@ -91,7 +91,7 @@ def watcher_marks() -> dict[str, str]:
 def watcher_orphans() -> set[int]:
     """Return the groups of watchers' programs whose agent is gone; nothing where there is no /proc.
 
-    A poll changes nothing, and only its agent reads what the program prints: such a program may be
+    A poll changes nothing, and only its agent reads the program's output: such a program may be
     ended whatever database its agent used. Programs of other PID namespaces are left alone, since
     the ids in their marks mean other processes here.
     """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 LIMITS: Final = {
-    # What a process allocates; the size of its address space would count libraries and reservations.
+    # Counts allocations; the size of the address space would count libraries and reservations.
     "memory": getattr(resource, "RLIMIT_DATA", resource.RLIMIT_AS),
     "cpu_seconds": resource.RLIMIT_CPU,
     "files": resource.RLIMIT_NOFILE,
@@ -13,7 +13,7 @@ LIMITS: Final = {
 
 
 def set_limits(process_id: int, limits: Mapping[str, int]) -> None:
-    """Limit another process and what it becomes (Linux only)."""
+    """Limit another process and the programs that replace it (Linux only)."""
     for name, limit in limits.items():
         kind = LIMITS[name]
         _, hard = resource.prlimit(process_id, kind)

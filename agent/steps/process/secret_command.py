@@ -1,4 +1,4 @@
-"""The source `exec:NAME`: what a command of the configuration prints, as `op read` or `pass show`.
+"""The source `exec:NAME`: the output of a configured command, such as `op read` or `pass show`.
 
 The command is a list of words in `[secrets.exec]`, run without a shell. A definition can only name it.
 It is bounded in time and in output, and its whole process group ends with the read, or with this
@@ -43,7 +43,7 @@ class SecretCommands:
         self._directory = directory
 
     def read(self, name: str) -> str:
-        """Return what a command prints, without the line break at its end; raise `SecretReadError`."""
+        """Return the output of a command, without the line break at its end; raise `SecretReadError`."""
         argv = self._commands.get(name)
         if argv is None:
             known = ", ".join(sorted(self._commands)) or "none"
@@ -126,7 +126,7 @@ class _Output:
 
     @property
     def content(self) -> bytes:
-        """What was read so far."""
+        """The output read so far."""
         return bytes(self._content)
 
     def join(self, seconds: float) -> bool:
@@ -177,7 +177,7 @@ def end_commands() -> None:
 
 
 def _shown(stderr: bytes) -> str:
-    """Return the end of what a command wrote about its failure, without secrets."""
+    """Return the end of a command's error output, without secrets."""
     text = stderr.decode("utf-8", "replace")
     if len(stderr) >= _TAIL_BYTES:
         # The first line may be cut inside a secret, which redaction would not find.

@@ -119,7 +119,7 @@ def answer_problem(
 
 
 def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] | None) -> Json:
-    """Parse what a person typed as an answer; `answer_problem` checks it."""
+    """Parse a typed answer; `answer_problem` checks it."""
     if choices is not None:
         exact = [choice for choice in choices if _label(choice) == text]
         escaped = [choice for choice in choices if _is_escaped(choice, text)]
@@ -139,7 +139,7 @@ def read_answer(text: str, choices: list[Json] | None, schema: dict[str, Json] |
 
 
 def read_edits(config: Json, texts: Mapping[str, str]) -> dict[str, Json]:
-    """Parse typed changes by the types of what was shown; raise `ValueError` that names a wrong one.
+    """Parse typed changes by the types of the shown values; raise `ValueError` that names a wrong one.
 
     A text stays a text. Anything else must be JSON of the type that the key has; what was null may
     become anything.

@@ -2,7 +2,7 @@
 
 Importing this module registers every kind with the workflow language. The model of a kind is imported
 with the first step of that kind, and the module that runs it at its first attempt: checking a workflow
-loads neither HTTP clients nor processes, nor what only other workflows use.
+loads neither HTTP clients nor processes, nor libraries of kinds that it does not use.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ class Kind:
     """Whether an attempt runs the user's code, which may never end: `attempt_seconds` limits it. The
     calls of other kinds have timeouts of their own."""
     complete: Complete | None = None
-    """Writes out what a rendered configuration implies, before a person is asked about it."""
+    """Adds implied values to a rendered configuration, before a person is asked about it."""
     _handler: Handler | None = field(default=None, repr=False)
     _ready: "Ready | None" = field(default=None, repr=False)
 
@@ -80,7 +80,7 @@ class Kind:
 
     @property
     def ready(self) -> Ready | None:
-        """The function that loads what an attempt needs besides its module; most kinds have none."""
+        """The function that loads further libraries of an attempt; most kinds have none."""
         return self._ready
 
 

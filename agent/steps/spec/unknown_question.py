@@ -15,7 +15,7 @@ _UNKNOWN_END: Final = re.compile(r"; whether it took effect is unknown$")
 
 
 def what_happened(error: dict[str, Json] | None) -> str | None:
-    """Return what is known of an effect whose result is unknown, as in "was answered with status 500".
+    """Describe the known facts of an effect whose result is unknown, as in "was answered with status 500".
 
     None where its process died: then nothing is known.
     """
@@ -36,7 +36,7 @@ def unknown_question(
 ) -> str:
     """Return the question about an effect of a step; the whole request is shown beside it.
 
-    `happened` is what is known of it (`what_happened`).
+    `happened` has the known facts (`what_happened`).
     """
     time = f" started at {_minute(started_at)}" if started_at is not None else " started"
     result = "its result was never recorded" if happened is None else f"it {happened}"

@@ -1,4 +1,4 @@
-"""What a step attaches to a message or a mail."""
+"""The attachments of a message or a mail."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What an attempt gets of its task and its step, read at the claim; and the journal it records to."""
+"""The input of an attempt, read from its task and step at the claim; and the journal it records to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class AttemptInput:
     item: Json = None
     checkpoint: Json = None
     waited: EndedWait | None = None
-    """What a woken step had waited on, with the result."""
+    """The wait that a woken step had, with its result."""
     deadline: int | None = None
     """When the step's own time budget is over."""
     failures: int = 0
@@ -100,7 +100,7 @@ class AttemptInput:
     approvals: list[RecordedApproval] = field(default_factory=list)
     """The earlier questions of this step to people, the oldest first."""
     state: dict[str, StateValue] = field(default_factory=dict)
-    """What it reads of `state`, by name, as recorded at the step's first claim."""
+    """The values of `state` that it reads, by name, as recorded at the step's first claim."""
     now: int | None = None
     """When the step was first claimed: `now` in its templates. None where they do not read it."""
     workflows: dict[str, dict[str, Json]] = field(default_factory=dict)

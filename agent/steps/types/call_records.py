@@ -1,4 +1,4 @@
-"""What is recorded of the calls and approvals of a step, before and after they happen."""
+"""The records of a step's calls and approvals, before and after they happen."""
 
 from agent.core.plain_json import Json
 from agent.core.quick_classes.quick_dataclasses import dataclass
@@ -24,14 +24,14 @@ class Reservation:
     daily_tokens: int | None = None
     daily_microusd: int | None = None
     daily_ms: int | None = None
-    """What all tasks together may use in a day."""
+    """The limits of a day for all tasks together."""
     section: str = ""
     """The model's name in the configuration, as in `[models.fast]`; `model` is the provider's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What a call of a model used."""
+    """The use of a call of a model."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -78,7 +78,7 @@ class CallResult:
     """True when a reconcile or a person resolved it, not the call's own response."""
     reservation: Reservation | None = None
     spend: Spend | None = None
-    """What it used of its reservation besides time; None when unknown: then it stays reserved."""
+    """The use of its reservation besides time; None when unknown: then the reservation stays."""
     large: str | None = None
     """The response as JSON, when it is stored apart from its row."""
 
@@ -111,7 +111,7 @@ class RecordedApproval:
     status: ApprovalStatus
     request_hash: str
     approved_hash: str | None
-    """The hash of what was approved; it differs from `request_hash` when the answer edited the request."""
+    """The hash of the approved request; it differs from `request_hash` when the answer edited the request."""
     by: str | None
     channel: str | None
     comment: str | None

@@ -14,7 +14,7 @@ Lookup = Callable[[RecordedCall], Awaitable[Found]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a call sends to the outside world, and the policy for its failures."""
+    """The request of a call to the outside world, and the policy for its failures."""
 
     action: str
     body: Json
@@ -27,7 +27,7 @@ class Request:
     settles_step: bool = False
     """Whether its answer is the step's outcome."""
     keeps_key: bool = False
-    """Whether its key stays the same after failures: what it does is recorded under the key, once."""
+    """Whether its key stays the same after failures: its effect is recorded under the key, once."""
     leads: bool = False
     """Whether the calls after it follow from its answer, as in a conversation."""
     reconcile: Reconcile | None = None
@@ -56,7 +56,7 @@ class NumberedRequest:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredResponse:
-    """What the function of a call returns when it knows what the call has used."""
+    """The return value of a call's function that knows the call's use."""
 
     response: Json
     spend: Spend | None

@@ -1,4 +1,4 @@
-"""Conversations as steps see them: what was said before, and what a step adds when it succeeds."""
+"""Conversations as steps see them: the earlier entries, and the exchange that a success adds."""
 
 from typing import Literal, Protocol
 
@@ -29,7 +29,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a step appends to a conversation, in the transaction that records its success."""
+    """The exchange that a step appends to a conversation, in the transaction that records its success."""
 
     conversation: str
     message: str

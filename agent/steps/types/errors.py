@@ -30,7 +30,7 @@ class DefiniteFailure(Exception):  # noqa: N818 - a verdict on the effect, read 
         self.may_retry = may_retry
         self.delay_seconds = delay_seconds
         self.spend = spend
-        """What a call of a model used all the same; None when that is unknown."""
+        """The use of a call of a model in spite of the failure; None when that is unknown."""
 
 
 class OutOfDescriptorsError(DefiniteFailure):

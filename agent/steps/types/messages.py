@@ -1,4 +1,4 @@
-"""The values of the `message` kind: who gets what, and the messenger that sends it."""
+"""The values of the `message` kind: recipients, parts, and the messenger that sends them."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -25,7 +25,7 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """What one call sends: a text, or a file with an optional caption."""
+    """The part that one call sends: a text, or a file with an optional caption."""
 
     text: str
     is_markdown: bool = True
@@ -49,7 +49,7 @@ class Messenger(Protocol):
         """Return the recipients that `operator` stands for, as in `telegram:1`."""
 
     def split(self, channel: str, text: str, *, is_markdown: bool) -> tuple[list[str], str | None]:
-        """Return the parts in which a channel gets a text, and what is left for a file, if anything."""
+        """Return the parts of a text for a channel, and the rest for the caption of a file, if any."""
 
     async def send(self, sending: Sending) -> Json:
         """Send one part and return the channel's id of the message.

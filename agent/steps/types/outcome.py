@@ -74,9 +74,9 @@ class Succeeded:
     text: str | None = field(default=None, compare=False, repr=False)
     """The output as JSON, once the runner has checked it."""
     exchange: Exchange | None = None
-    """What the step appends to its conversation."""
+    """The exchange for its conversation."""
     state: "StateChange | None" = field(default=None, compare=False)
-    """What it writes to `state` in the transaction that settles it."""
+    """The values for `state`, written in the transaction that settles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Waiting:
     wake_at: int | None = None
     checkpoint: Json = None
     changed_request: dict[str, Json] | None = None
-    """Of an unknown call: what the step would send now, if that is another request."""
+    """For an unknown call: the request that the step would send now, if it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Question:
     kind: str
     message: str
     request: Json
-    """What will be done, in full: an answer counts for exactly this."""
+    """The full action: an answer counts for exactly this."""
     choices: list[Json] | None = None
     schema: dict[str, Json] | None = None
     editable: list[str] | None = None

@@ -7,7 +7,7 @@ from agent.core.plain_json import Json
 
 @dataclass(slots=True, eq=False)
 class SnapshotOperation:
-    """What is appended, and the answer once that is recorded."""
+    """The value to append, and the answer once it is recorded."""
 
     text: str
     """The value as JSON."""

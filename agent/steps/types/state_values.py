@@ -39,7 +39,7 @@ StateValues = Mapping[StateKey, StateValue]
 
 @dataclass(slots=True, eq=False)
 class StateChange:
-    """What a succeeded step writes to `state` when it is settled."""
+    """The values that a succeeded step writes to `state` when it is settled."""
 
     writes: dict[StateKey, str]
     """The new values as JSON."""
@@ -60,7 +60,7 @@ class StateChange:
 
 @dataclass(slots=True, eq=False)
 class StateOperation:
-    """What a step's code does with one value, and the answer once that is recorded."""
+    """An operation of a step's code on one value, and the answer once it is recorded."""
 
     kind: Literal["get", "set", "compare_and_set", "delete"]
     key: StateKey

@@ -10,7 +10,7 @@ from agent.core.plain_json import Json
 
 SMALL_BYTES: Final = 65_536
 _NODE_BYTES: Final = 64
-"""What each member of a value counts besides its text, so that a long list of numbers is large."""
+"""Size of each member of a value besides its text, so that a long list of numbers is large."""
 
 
 def is_small(value: Json) -> bool:

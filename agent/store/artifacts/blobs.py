@@ -260,7 +260,7 @@ def files_of(address: str, options: Options | None = None) -> tuple[Any, str]:
 
 
 def _check_driver(address: str, options: Options) -> None:
-    """Raise what is wrong with a URL and its options, as far as that can be checked offline."""
+    """Raise the problem of a URL and its options, as far as that can be checked offline."""
     import inspect
 
     core = _fsspec_core()

@@ -49,7 +49,7 @@ class CircuitBreaker:
         return max(0.0, self._retry_at - time.monotonic()) if self._reason is not None else 0.0
 
     def call(self, function: Callable[[], Result], seconds: float) -> Result:
-        """Return what a function returns within this time, or raise `StoreError`."""
+        """Call a function and return its result within this time, or raise `StoreError`."""
         from concurrent.futures import TimeoutError as FutureTimeoutError
 
         future = self._begin(function)

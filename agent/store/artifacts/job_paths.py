@@ -50,7 +50,7 @@ def of_tasks(connection: Connection, task_ids: Iterable[str]) -> list[JobCall]:
 
 
 def remove(stores: BlobStores, calls: Iterable[JobCall]) -> None:
-    """Remove the objects of jobs, as far as their store answers: what stays only takes space."""
+    """Remove the objects of jobs, as far as their store answers: the rest only takes space."""
     url = stores.jobs_url
     if not url:
         return

@@ -64,7 +64,7 @@ def read(address: str, options: Options | None = None) -> bytes | None:
         if "://" not in address:
             return Path(address).read_bytes()
         files, path = files_of(address, options)
-        # A driver may keep what it listed before.
+        # A driver may cache its earlier list.
         files.invalidate_cache()
         content: bytes = files.cat_file(path)
         return content

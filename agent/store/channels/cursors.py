@@ -253,7 +253,7 @@ def shown_as(connection: Connection, channel: str, recipient: str, reference: st
 
 
 def set_shown(tx: Connection, channel: str, recipient: str, approval_id: str, shown: str) -> None:
-    """Record what a message shows now."""
+    """Record the present state of a shown message."""
     tx.execute(
         "UPDATE channel_messages SET shown = :shown"
         " WHERE channel = :channel AND place = :place AND approval_id = :approval_id",

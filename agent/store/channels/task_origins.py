@@ -14,7 +14,7 @@ def origin_of(connection: Connection, task_id: str) -> ChatOrigin | None:
 
 
 def deliveries_of(connection: Connection, task_id: str) -> list[dict[str, Any]]:
-    """Return what the `message` steps of a task and of its children have sent.
+    """Return the sent messages of the `message` steps of a task and of its children.
 
     Steps that a retry kept have sent nothing in this task.
     """

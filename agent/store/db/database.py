@@ -1,4 +1,4 @@
-"""A database by its address, and what a connection to one can do."""
+"""A database by its address, and the interface of its connections."""
 
 import os
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent.store.db.sqlite import SqliteConnection
 
 Role = Literal["worker", "writer", "reader", "listener"]
-"""What a connection is for: a worker's commits, other writes, reads, waiting for notifications."""
+"""The purpose of a connection: a worker's commits, other writes, reads, waiting for notifications."""
 
 Row = tuple[Any, ...]
 
@@ -139,7 +139,7 @@ class Connection(ABC):
     def send_commit(self) -> Callable[[], None]:
         """End the open transaction, where possible without waiting for its COMMIT.
 
-        The returned function waits for it, and raises what a COMMIT raises. Before that, further
+        The returned function waits for it, and raises the errors of a COMMIT. Before that, further
         transactions may be sent: they are answered in order, and fail if this one failed.
         """
         self._commit()
@@ -182,7 +182,7 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection, undoing what is not committed; closing twice is harmless."""
+        """Close the connection, rolling back an open transaction; closing twice is harmless."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""The differences between SQLite and PostgreSQL: words of SQL, parameters, and what errors mean.
+"""The differences between SQLite and PostgreSQL: words of SQL, parameters, and classes of errors.
 
 SQL is written once, with `:name` parameters; where the databases differ it takes a word from `Sql`.
 """
@@ -15,7 +15,7 @@ ColumnType = Literal["text", "int", "float"]
 
 
 class Fault(StrEnum):
-    """Why a statement failed, and so what to do about it."""
+    """Why a statement failed; the caller's reaction depends on it."""
 
     DATA = "data"
     """The row itself is refused: a retry fails again."""

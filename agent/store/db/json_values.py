@@ -1,4 +1,4 @@
-"""What may be stored: plain JSON, written as compact text and read back the same on both databases.
+"""Storable values: plain JSON, written as compact text and read back the same on both databases.
 
 A value that one of the databases would refuse or change (NUL, a lone surrogate, NaN, bytes, a key
 that is no string, an object) is refused here, with the path of the offending key. So it is an error of

@@ -92,7 +92,7 @@ class NumberLoader(Loader):
 
 
 class Exchange:
-    """Statements that were sent together, and what the server answered."""
+    """Statements that were sent together, and the server's answers."""
 
     __slots__ = ("answers", "sent")
 
@@ -125,7 +125,7 @@ class PgPipeline:
         return bool(self._sent)
 
     def queue(self, sql: str, params: dict[str, Any], later: DeferredRows | None = None) -> None:
-        """Add a statement to what the next `flush` sends, which fills in its rows."""
+        """Queue a statement for the next `flush`, which fills in its rows."""
         statement = self._statements.get(sql)
         if statement is None:
             text, names = numbered(sql)
@@ -150,11 +150,11 @@ class PgPipeline:
             raise self._lost(error) from error
 
     def flush(self) -> list[pq.abc.PGresult]:
-        """Send what is queued and return the statements' results, or raise the first error."""
+        """Send the queued statements and return their results, or raise the first error."""
         return self.collect(self.send())
 
     def send(self) -> "Exchange":
-        """Send what is queued, to be collected later; the server works on it meanwhile."""
+        """Send the queued statements; the server works on them until their results are collected."""
         exchange = Exchange(self._sent)
         self._sent = []
         if self._is_broken:
@@ -173,7 +173,7 @@ class PgPipeline:
         return exchange
 
     def collect(self, exchange: "Exchange") -> list[pq.abc.PGresult]:
-        """Return the results of what was sent, or raise the first error.
+        """Return the results of the sent statements, or raise the first error.
 
         Answers come in the order of sending: those of earlier exchanges are kept until they are
         collected.

@@ -1,7 +1,7 @@
 """PostgreSQL: many workers on one server.
 
 A connection pooler in between may run each transaction in another session (PgBouncer's
-`pool_mode = transaction`). What a session remembers is lost there, and would be left to other clients:
+`pool_mode = transaction`). Settings of a session are lost there, or reach other clients:
 settings, prepared statements, LISTEN. A connection through a pooler does without: settings are sent
 with each transaction, statements are sent whole, and polling replaces notifications.
 """

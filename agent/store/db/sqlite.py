@@ -295,7 +295,7 @@ def create(path: Path) -> None:
 def connect_for_migration(path: Path) -> Any:
     """Return the driver's own connection, for a migration.
 
-    Foreign keys are off: recreating a table with them on would delete what refers to it.
+    Foreign keys are off: recreating a table with them on would delete the rows that refer to it.
     """
     raw = driver().module.connect(
         str(path), timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False

@@ -1,4 +1,4 @@
-"""Which SQLite library this process uses, and what that library can do."""
+"""The SQLite library of this process, and its features."""
 
 import warnings
 from functools import cache
@@ -14,7 +14,7 @@ _SAFE_IN_WAL: Final = (3, 51, 3)
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The module for SQLite, and what its library can do."""
+    """The module for SQLite, and the features of its library."""
 
     module: Any
     sql: Sql

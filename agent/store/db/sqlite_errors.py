@@ -1,4 +1,4 @@
-"""What an error of SQLite or of its file means: a fault to act on, and a message for a person."""
+"""Maps errors of SQLite and of its file to a fault to act on, and a message for a person."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ _LEAST_ROOM_BYTES: Final = 64 * 1024
 
 
 def os_fault(error: OSError) -> Fault:
-    """Return what an error of the file system means for the database."""
+    """Map an error of the file system to a store error."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Fault.READONLY
     return Fault.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Fault.LOST

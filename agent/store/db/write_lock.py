@@ -9,7 +9,7 @@ first takes the queue's lock, then the write lock: a writer that has just releas
 the queue taken and cannot overtake.
 
 The lock's file also contains a counter of the writers' commits. Reading it takes one system call. A
-daemon notices by it what another process submitted.
+daemon notices the submissions of other processes by it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """SQL of the engine, for workers and operators. Entry points: `begin_tx.begin`, then the functions of the other modules.
 
 - `begin_tx` is the first round trip of a worker's transaction. `reads` locks and reads tasks and steps,
-  `writes` writes them. `attempt_reads` is what an attempt starts with.
+  `writes` writes them. `attempt_reads` reads the input of attempts.
 - One module for the other tables: `task_rows` (single tasks), `call_rows`, `signals`, `approval_rows`, `budget_rows`,
   `workers`, `workflow_versions`, `state_rows`, `conversation_rows`, `snapshot_rows`.
 - Triggers: `trigger_rows` and `firing_rows`. External workers: `work_rows`, with the query for their claims.

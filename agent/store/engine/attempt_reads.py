@@ -1,4 +1,4 @@
-"""What attempts start with, read in sets after their claims are committed."""
+"""The input of attempts, read in sets after their claims are committed."""
 
 from collections.abc import Sequence
 from functools import cache

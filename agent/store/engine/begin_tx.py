@@ -23,7 +23,7 @@ _VERSIONS: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class TxStart:
-    """What a transaction has read when it begins."""
+    """The rows that a transaction reads when it begins."""
 
     fence: reads.Rows
     """The id of the transaction; no row if the worker was declared dead."""
@@ -31,7 +31,7 @@ class TxStart:
     steps: reads.Rows
     due: reads.Rows
     more: list[reads.Rows]
-    """What further statements answered."""
+    """The results of further statements."""
 
 
 @cache
@@ -50,7 +50,7 @@ def begin(
     more: Sequence[reads.Statement] = (),
     is_waiting: bool = False,
 ) -> TxStart:
-    """Advance the worker's number, lock and read tasks, read steps, and query what is due.
+    """Advance the worker's number, lock and read tasks, read steps, and query due tasks.
 
     Later statements read the steps and `more`, so that they are not older than the lock of their
     task. The fence comes first: the transaction of a dead worker changes nothing.

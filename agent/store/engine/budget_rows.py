@@ -75,7 +75,7 @@ def add(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def add_to_days(tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Change days by what `add` takes, and by the milliseconds used and reserved."""
+    """Add the amounts of `add` to days, and the milliseconds used and reserved."""
     tx.defer(_add(tx.sql, "daily_spend", "day", _DAILY_AMOUNTS), rows=set_of(rows))
 
 

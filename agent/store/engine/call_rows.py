@@ -76,7 +76,7 @@ def insert_calls(tx: Connection, rows: Sequence[Sequence[Any]], status: str = "u
 
 
 def record_spend(tx: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Write what calls of models used: (id, tokens in, out, cost, request id, stop reason)."""
+    """Write the use of calls of models: (id, tokens in, out, cost, request id, stop reason)."""
     tx.defer(update_statement(tx.sql, "tool_calls", tuple(_SPEND_TYPES.items())), rows=set_of(rows))
 
 

@@ -1,4 +1,4 @@
-"""Conversations: appending entries, and deleting what people want forgotten.
+"""Conversations: appending entries, and deleting conversations on request.
 
 Entries are numbered without gaps. The row of a conversation is the lock under which they get their
 numbers, taken after all other rows of a transaction, in the order of ids. Appending reads nothing: on

@@ -1,7 +1,7 @@
-"""The SQL of firings: what became of each instant of a schedule and each item of a watcher.
+"""The SQL of firings: the fate of each instant of a schedule and each item of a watcher.
 
 Firings are written under the lock of their trigger's row (`trigger_rows`). One row holds for one key
-for ever: what is inserted again changes nothing.
+for ever: a second insert changes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

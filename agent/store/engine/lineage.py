@@ -287,7 +287,7 @@ def calls_of_items(
 def state_reads_of_items(
     tx: Connection, task_id: str, step: str, first: int, last: int
 ) -> dict[int, str]:
-    """Return what a range of items had read of `state` in the tasks that a task retries, by item."""
+    """Return the values of `state` that a range of items had read in the tasks that a task retries, by item."""
     rows = tx.query(
         f"{_LINE} SELECT s.parallel_index, s.state_read FROM line AS l"
         " JOIN steps AS s ON s.task_id = l.id AND s.name = :step"

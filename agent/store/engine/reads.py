@@ -1,4 +1,4 @@
-"""What the engine reads, as set-based SQL, under the lock of the tasks that it reads.
+"""The reads of the engine, as set-based SQL, under the lock of the tasks that it reads.
 
 A set is one JSON array, bound as a parameter. Callers choose the columns. Literal statuses let
 PostgreSQL use the partial indexes.
@@ -14,7 +14,7 @@ from agent.store.db.json_values import set_of
 
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, dict[str, Any]]
-"""SQL and its parameters: what is to be read in one round trip with others."""
+"""SQL and its parameters, for a round trip with other reads."""
 
 
 def _columns(names: Sequence[str], table: str) -> str:
@@ -35,7 +35,7 @@ def due_statement(_sql: Sql) -> str:
 
 
 def due_tasks(connection: Connection, now: int, most: int) -> Rows:
-    """Return what `due_statement` selects."""
+    """Return the due tasks that `due_statement` selects."""
     return connection.query(due_statement(connection.sql), now=now, most=most)
 
 

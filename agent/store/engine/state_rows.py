@@ -1,4 +1,4 @@
-"""The SQL of `state`: values, their history, and what steps have read of them.
+"""The SQL of `state`: values, their history, and the versions that steps have read.
 
 Lock order: tasks, budgets, triggers, state. A transaction that writes a value holds the lock of its name until
 the end of the transaction. On PostgreSQL that is an advisory lock, because a name that was never
@@ -149,7 +149,7 @@ def _recorded_reads(sql: Sql) -> str:
 
 
 def recorded_reads(connection: Connection, step_ids: Iterable[str]) -> Rows:
-    """Return (id, what it read) of steps."""
+    """Return (id, recorded reads) of steps."""
     rows = set_of([[step_id] for step_id in step_ids])
     return connection.query(_recorded_reads(connection.sql), rows=rows)
 
@@ -181,7 +181,7 @@ def values(
 
 
 def reads_of_task(connection: Connection, task_id: str) -> Rows:
-    """Return (step id, what it read) of a task's steps."""
+    """Return (step id, recorded reads) of a task's steps."""
     return connection.query(
         "SELECT id, state_read FROM steps WHERE task_id = :id AND state_read IS NOT NULL",
         id=task_id,
@@ -189,7 +189,7 @@ def reads_of_task(connection: Connection, task_id: str) -> Rows:
 
 
 def changes_of_task(connection: Connection, task_id: str) -> Rows:
-    """Return (step id, data) of a task's events that name what it wrote, in order."""
+    """Return (step id, data) of a task's events about its writes, in order."""
     return connection.query(
         "SELECT step_id, data FROM events WHERE task_id = :id AND type = 'state.changed'"
         " ORDER BY seq",

@@ -54,7 +54,7 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
 CLOCK_ERROR_US: Final = 60_000_000
-"""What was recorded later than this from now was recorded by a clock that ran ahead."""
+"""A recorded time further in the future than this comes from a clock that ran ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def defined_by(connection: Connection, directory: str) -> set[str]:
 
 
 def set_problem(tx: Connection, workflow: str, problem: str) -> None:
-    """Record what is wrong with the definition of a workflow's triggers."""
+    """Record the problem of the definition of a workflow's triggers."""
     tx.execute(
         "UPDATE triggers SET problem = :problem WHERE workflow = :workflow"
         " AND status <> 'removed' AND (problem IS NULL OR problem <> :problem)",

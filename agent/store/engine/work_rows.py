@@ -108,12 +108,12 @@ def _update(sql: Sql) -> str:
 
 
 def update(tx: Connection, rows: Iterable[WorkRow]) -> None:
-    """Write what may change of rows that were read under their task's lock."""
+    """Write the changeable columns of rows that were read under their task's lock."""
     tx.defer(_update(tx.sql), rows=set_of([_CHANGED_VALUES(row) for row in rows]))
 
 
 def withdraw(tx: Connection, work_ids: Collection[str], now: int) -> None:
-    """End work that no step waits on any more, and its lease; what has ended stays as it is."""
+    """End work that no step waits on any more, and its lease; ended work stays unchanged."""
     tx.defer(
         "UPDATE work SET status = 'withdrawn', last_lease_id = coalesce(lease_id, last_lease_id),"
         " lease_id = NULL, leased_by = NULL, lease_expires_at = NULL, start_by = NULL,"
@@ -150,7 +150,7 @@ def _claimable(sql: Sql) -> str:
 
 
 def claimable_statement(sql: Sql, work_ids: Iterable[str]) -> Statement:
-    """Return the statement that selects rows with what their claim says besides.
+    """Return the statement that selects rows with the further facts of their claims.
 
     That is the checkpoint of the step, and the id of the newest snapshot of the task.
     """
@@ -176,7 +176,7 @@ def _candidates(sql: Sql) -> str:
 
 
 def candidate_statements(sql: Sql, queues: Iterable[str], most: int) -> list[Statement]:
-    """Return what selects the first work of queues.
+    """Return the statement that selects the first work of queues.
 
     The columns are id, task id, step index, parallel index, queue and priority.
     """
@@ -197,7 +197,7 @@ def _by_client_token(sql: Sql) -> str:
 
 
 def token_statement(sql: Sql, tokens: Iterable[str]) -> Statement:
-    """Return the statement that selects what tokens have claimed.
+    """Return the statement that selects the work claimed under tokens.
 
     The columns are token and status, and those of `candidate_statements`.
     """

@@ -132,7 +132,7 @@ def latest(tx: Connection, name: str) -> tuple[int, str, str | None, str | None]
 
 
 class RecordedVersion(NamedTuple):
-    """The newest version of a workflow, with what it was compiled from."""
+    """The newest version of a workflow, with its source."""
 
     graph: str
     hash: str

@@ -1,4 +1,4 @@
-"""What the engine writes: one statement per table and set of columns, for any number of rows.
+"""The writes of the engine: one statement per table and set of columns, for any number of rows.
 
 The statements have no guards: they run under the locks of the tasks whose rows were read, and the
 rules were applied in memory. Their results are not needed, so PostgreSQL gets them with the next

@@ -1,4 +1,4 @@
-"""What needs a person besides questions: used-up budgets, triggers in trouble, missed schedules."""
+"""Cases for a person besides questions: used-up budgets, failing triggers, missed schedules."""
 
 from typing import Any, Final
 

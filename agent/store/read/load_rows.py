@@ -1,4 +1,4 @@
-"""What runs at the moment, and what waits to run."""
+"""The present load: running and queued steps."""
 
 from dataclasses import dataclass
 from typing import Any

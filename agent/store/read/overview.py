@@ -108,7 +108,7 @@ def open_items(connection: Connection, task_id: str) -> list[Found]:
 
 
 def step_changes(connection: Connection, task_id: str) -> list[tuple[str, int, int, str, int]]:
-    """Return (step id, index, attempt, type, at) of what happened to steps and items, in order.
+    """Return (step id, index, attempt, type, at) of the events of steps and items, in order.
 
     Of a task with more changes, the first ones are returned.
     """

@@ -1,4 +1,4 @@
-"""What models cost: by day, and by workflow and model over a time."""
+"""The cost of models: by day, and by workflow and model over a time."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +33,7 @@ class CallSpend:
 
 
 def by_day(connection: Connection, first_day: str) -> list[DaySpend]:
-    """Return what was used on each day since one, reservations of unknown calls included."""
+    """Return the use of each day since one, reservations of unknown calls included."""
     rows = connection.query(
         "SELECT day, tokens_used + tokens_reserved, microusd_used + microusd_reserved,"
         " ms_used + ms_reserved FROM daily_spend WHERE day >= :day ORDER BY day",
@@ -43,7 +43,7 @@ def by_day(connection: Connection, first_day: str) -> list[DaySpend]:
 
 
 def by_workflow_and_model(connection: Connection, since: int) -> tuple[list[CallSpend], bool]:
-    """Return what calls since an instant used, and whether older ones were left out.
+    """Return the use of calls since an instant, and whether older ones were left out.
 
     Ids are ordered by time, so the primary key finds the calls. Inherited calls are counted in the
     task that made them.

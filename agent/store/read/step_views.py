@@ -1,4 +1,4 @@
-"""What people read of one step: its row, its events, its items and the log of its attempts."""
+"""One step for people: its row, its events, its items and the log of its attempts."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The list of tasks: its filters, a search in texts of tasks, and what listed tasks wait for.
+"""The list of tasks: its filters, a search in texts of tasks, and the waits of listed tasks.
 
 A list is read in two steps: first the ids that a filter selects, the newest first, then the columns of
 those few tasks. Each status of a filter is a branch of its own, read from the end of an index: one
@@ -135,7 +135,7 @@ _WAITS: Final = (
 
 
 def waits(connection: Connection, task_ids: Sequence[str]) -> list[Found]:
-    """Return what steps of tasks wait for: a row for each task and kind of wait, with the first one.
+    """Return the waits of tasks' steps: a row for each task and kind of wait, with the first one.
 
     `wait` is the stored wait that is first by its text, and so the earliest of timers.
     """

@@ -1,4 +1,4 @@
-"""What the trace of a task shows of its row."""
+"""The columns of a task that its trace shows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ class TracedTask:
     retry_of: str | None
     parent_id: str | None
     parent_trigger: object
-    """What started the parent: it decides the parent's trace."""
+    """The trigger of the parent: it decides the parent's trace."""
 
 
 def traced_tasks(connection: Connection, task_ids: list[str]) -> dict[str, TracedTask]:

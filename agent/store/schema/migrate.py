@@ -28,7 +28,7 @@ keep those from enrolling.
 """
 
 OlderWorkers = Literal["keep", "refuse", "fence"]
-"""What an upgrade does about workers that are recorded as alive: all of them have an older version."""
+"""How an upgrade treats workers that are recorded as alive: all of them have an older version."""
 
 _ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others
 _TABLE: Final = "alembic_version"

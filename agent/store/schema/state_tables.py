@@ -1,4 +1,4 @@
-"""The tables of what outlives a task: state, memories, conversations, messages to the terminal.
+"""The tables of values that outlive a task: state, memories, conversations, messages to the terminal.
 
 A part of the schema that `tables` declares.
 """
@@ -105,7 +105,7 @@ class Memory(SQLModel, table=True):
     # `workflow:NAME`, or the name of a shared scope.
     scope: str = Field(sa_type=Text)
     text: str = Field(sa_type=Text)
-    # What the text is found by: see `agent.core.search_terms`.
+    # The search terms of the text: see `agent.core.search_terms`.
     terms: str = Field(sa_type=Text)
     task_id: str | None = Field(default=None, sa_type=Text)
     step: str | None = Field(default=None, sa_type=Text)

@@ -348,7 +348,7 @@ class Signal(SQLModel, table=True):
 
 
 class Approval(SQLModel, table=True):
-    """A question to a person that a step waits on: what will be done, and what was decided."""
+    """A question to a person that a step waits on: the action, and the decision."""
 
     __tablename__: ClassVar[str] = "approvals"
     __table_args__ = (
@@ -445,7 +445,7 @@ class Budget(SQLModel, table=True):
 
 
 class DailySpend(SQLModel, table=True):
-    """What all tasks together have used of models on one day (UTC)."""
+    """The use of models by all tasks together on one day (UTC)."""
 
     __tablename__: ClassVar[str] = "daily_spend"
 

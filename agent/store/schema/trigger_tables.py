@@ -1,4 +1,4 @@
-"""The tables of triggers: what starts tasks by itself, and what became of each instant and item.
+"""The tables of triggers and firings: schedules and watchers, and the fate of each instant and item.
 
 A part of the schema that `tables` declares.
 """
@@ -50,7 +50,7 @@ class Trigger(SQLModel, table=True):
     paused_until: int | None = Field(default=None, sa_type=BigInteger)
     # Tasks that were created before this time do not count as failures in a row.
     resumed_at: int | None = Field(default=None, sa_type=BigInteger)
-    # What is wrong with the file that defines it; the last good definition stays in force.
+    # The problem of the file that defines it; the last good definition stays in force.
     problem: str | None = Field(default=None, sa_type=Text)
     # A schedule: its next instant with jitter, and without. A watcher: its next poll.
     next_at: int | None = Field(default=None, sa_type=BigInteger)
@@ -68,7 +68,7 @@ class Trigger(SQLModel, table=True):
     last_error: str | None = Field(default=None, sa_type=Text)
     # Why the items that the next poll finds are skipped: it was paused or removed.
     skip_items: str | None = Field(default=None, sa_type=Text)
-    # What the operator was notified of and is not over: failed or silent.
+    # The open trouble that the operator was notified of: failed or silent.
     alert: str | None = Field(default=None, sa_type=Text)
     # The daemon that polls now, of several on one PostgreSQL, and until when.
     owner: str | None = Field(default=None, sa_type=Text)
@@ -84,7 +84,7 @@ class Trigger(SQLModel, table=True):
 
 
 class Firing(SQLModel, table=True):
-    """What became of one instant of a schedule or one item of a watcher; or a range of missed ones."""
+    """The fate of one instant of a schedule or one item of a watcher; or of a range of missed ones."""
 
     __tablename__: ClassVar[str] = "firings"
     __table_args__ = (
@@ -117,7 +117,7 @@ class Firing(SQLModel, table=True):
     # Items of one batch start one task: they share this. An instant that was skipped by a request
     # which may come twice, as those of chats: the request.
     run_id: str | None = Field(default=None, sa_type=Text)
-    # Of a queued run: what its task will start with.
+    # Of a queued run: the input and trigger of its task.
     input: str | None = Field(default=None, sa_type=Text)
     context: str | None = Field(default=None, sa_type=Text)
     workflow_version: int | None = Field(default=None, sa_type=BigInteger)

@@ -23,7 +23,7 @@ LEASE_WHOLE = " AND ".join(
 
 
 class Work(SQLModel, table=True):
-    """What one attempt of a step offers to external workers, and the lease of the one that has it."""
+    """The work that one attempt of a step offers to external workers, and its lease."""
 
     __tablename__: ClassVar[str] = "work"
     __table_args__ = (

@@ -210,7 +210,7 @@ def _check_task(
 
 
 def _check_database(connection: Connection) -> Iterator[Violation]:
-    """Check what no single task can show."""
+    """Check the promises that no single task can show."""
     for key in audit_reads.stray_ledger_rows(connection):
         yield Violation(f"the ledger's row {key} belongs to no call")
     for key, count in audit_reads.duplicate_deliveries(connection):

@@ -1,4 +1,4 @@
-"""Approvals: each is decided at most once, by an allowed person, for exactly what was shown."""
+"""Approvals: each is decided at most once, by an allowed person, for exactly the shown request."""
 
 import json
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def _check_history(approval: ApprovalFacts, events: list[EventFacts]) -> Iterato
 
 
 def _check_decision(approval: ApprovalFacts) -> Iterator[str]:
-    """Check that an allowed person decided, for exactly what was shown."""
+    """Check that an allowed person decided, for exactly the shown request."""
     if request_hash(json.loads(approval.request)) != approval.request_hash:
         yield "shows another request than its hash is of"
     is_approved = approval.status == ApprovalStatus.APPROVED

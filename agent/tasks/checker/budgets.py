@@ -14,14 +14,14 @@ _PARENTS: Final = frozenset({"workflow", "agent"})
 
 
 def check_budgets(task: AuditRows, graph: Graph) -> Iterator[Finding]:
-    """Check that each budget counts what its calls used and reserved, and never exceeded its limit."""
+    """Check that each budget counts the use and reservations of its calls, and never exceeded its limit."""
     for budget in task.budgets:
         index = budget.step_index
         name = None if index is None else graph.steps[index].name
         title = "its budget" if name is None else f"the budget of step {name}"
         steps = [step for step in task.steps if index in (None, step.index)]
         own = {step.id for step in steps}
-        # Budgets also count what child tasks used; their calls are not among these.
+        # Budgets also count the use of child tasks; their calls are not among these.
         is_exact = not (task.children and any(step.kind in _PARENTS for step in steps))
         # The calls that a retry inherited were counted in the task that it retries.
         calls = [
@@ -41,7 +41,7 @@ def check_budgets(task: AuditRows, graph: Graph) -> Iterator[Finding]:
 
 
 def check_days(connection: Connection) -> Iterator[str]:
-    """Check that all days together count at least what all calls did; more where tasks were pruned."""
+    """Check that all days together count at least the use of all calls; more where tasks were pruned."""
     for name, stored, counted in audit_reads.daily_sums(connection):
         if stored < counted:
             yield f"the budgets of days have {name} {stored}, and the calls of models have {counted}"

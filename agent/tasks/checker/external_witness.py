@@ -1,4 +1,4 @@
-"""A witness outside the engine: what really happened, compared with what is recorded."""
+"""A witness outside the engine: real effects, compared with the recorded ones."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from agent.tasks.checker.violation import Finding, Violation
 
 
 class ExternalWitness:
-    """What a witness outside the engine recorded.
+    """The records of a witness outside the engine.
 
     `effects` counts how often each effect happened, by the idempotency key of its call or by the key
     that the remote was given. It covers the calls of these `actions`, by default all, and never
@@ -30,7 +30,7 @@ class ExternalWitness:
         self._unaccounted = set(self._effects)
 
     def check_calls(self, task: AuditRows) -> Iterator[Finding]:
-        """Compare the calls of one task with what happened."""
+        """Compare the calls of one task with the real effects."""
         titles = {step.id: step.title for step in task.steps}
         addresses: dict[tuple[str, int], list[CallFacts]] = {}
         for call in task.calls:

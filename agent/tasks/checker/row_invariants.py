@@ -1,4 +1,4 @@
-"""What must hold at any moment between the rows of one task and its definition."""
+"""Invariants between the rows of one task and its definition, which hold at any moment."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
 
 
 def check_rows(task: AuditRows) -> Iterator[Finding]:
-    """Check claims, counters, groups, and what an ended task leaves."""
+    """Check claims, counters, groups, and the rows of ended tasks."""
     for step in task.steps:
         yield from _check_claim(step)
     yield from _check_counters(task)

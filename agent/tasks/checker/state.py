@@ -1,4 +1,4 @@
-"""`state`: every version has one writer, and a step that succeeded has written what it sets once."""
+"""`state`: every version has one writer, and a step that succeeded has written its values once."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _CHANGED = "state.changed"
 
 
 def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
-    """Check that each step has written what it sets exactly once, and other steps nothing."""
+    """Check that each step has written its values exactly once, and that other steps wrote nothing."""
     own: dict[str | None, list[EventFacts]] = {}
     by_call: dict[str, int] = {}
     kept: set[str | None] = set()

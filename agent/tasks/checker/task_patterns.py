@@ -16,7 +16,7 @@ Pattern = tuple[object, ...]
 
 _STATUS: Final = STEP_COLUMNS["status"]
 _COMMON: Final = slice(STEP_COLUMNS["index"], STEP_COLUMNS["owner_turn"])
-"""What steps of like tasks have in common: from the index to the counts of items."""
+"""The columns that steps of like tasks have in common: from the index to the counts of items."""
 _MOST_EVENTS: Final = 200
 _MOST_PATTERNS: Final = 20_000
 """The bounds save memory: long tasks, and tasks that all differ, gain nothing."""

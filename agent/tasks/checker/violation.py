@@ -1,4 +1,4 @@
-"""What the checker reports: one sentence for each broken promise."""
+"""The checker's findings: one sentence for each broken promise."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

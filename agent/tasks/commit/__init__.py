@@ -6,10 +6,10 @@ database thread and alone owns:
 - `session`: the connection, the worker's identity, and the number of its last transaction.
 - `pipeline`: transactions in flight whose COMMIT is not confirmed yet (PostgreSQL).
 - `task_cache`: tasks as the last commits left them.
-- `attempt_loader`: claimed steps until their attempts can start; `attempt_inputs` reads what they need,
+- `attempt_loader`: claimed steps until their attempts can start; `attempt_inputs` reads their inputs,
   `known_tasks` keeps what need not be read again, `blocked_steps` wait for a download.
 
-`faults` is the table of what follows each failure, `split` commits a bad batch part by part. Where the answer
+`faults` is the table of responses to failures, `split` commits a bad batch part by part. Where the answer
 to COMMIT is lost, `pipeline` (`Pipeline._find_out`) reads the worker's row to find out whether it took effect.
 
 One transaction, top to bottom: `transaction.run` calls `begin` (fence, locks, reads), `due_tasks`

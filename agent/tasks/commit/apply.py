@@ -1,6 +1,6 @@
-"""Applies what a batch carries to the tasks that a transaction has locked.
+"""Applies the content of a batch to the tasks that a transaction has locked.
 
-What belongs to a task that another transaction holds is carried into the next batch.
+Parts for a task that another transaction holds are carried into the next batch.
 """
 
 from agent.core.state_machine import CallStatus
@@ -77,7 +77,7 @@ def _settle_completions(scope: TxScope) -> None:
 
 
 def _has_state(scope: TxScope, part: Completion | JournalEntry) -> bool:
-    """Whether the transaction has locked what a part uses of `state`."""
+    """Whether the transaction has locked the names of `state` that a part uses."""
     if scope.state is None:
         return True
     if isinstance(part, JournalEntry):

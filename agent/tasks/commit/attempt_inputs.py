@@ -1,6 +1,6 @@
-"""Reads what attempts start with: input, upstream outputs, item, checkpoint, recorded calls.
+"""Reads the inputs of attempts: task input, upstream outputs, item, checkpoint, recorded calls.
 
-It runs after the commit, outside every transaction. What `KnownTasks` has is not read again.
+It runs after the commit, outside every transaction. Values that `KnownTasks` has are not read again.
 """
 
 import json
@@ -110,7 +110,7 @@ def _own_values(
 
 
 def _state_reads(connection: Connection, claimed: Claimed) -> dict[str, dict[str, StateValue]]:
-    """Read what steps have read of `state` at their first claims."""
+    """Read the values of `state` that steps got at their first claims."""
     reading = [step.id for locked, step in claimed if locked.graph.steps[step.index].reads_state]
     if not reading:
         return {}
@@ -139,7 +139,7 @@ def _first_claims(connection: Connection, claimed: Claimed) -> dict[str, int]:
 def _ended_wait(
     connection: Connection, waiting_on: str, graphs: GraphCache, fetched: FetchedValues
 ) -> EndedWait | None:
-    """Return what the step waited for, with the result of a child task."""
+    """Return the wait of the step, with the result of a child task."""
     ended = waits.parse_ended(waiting_on)
     if ended is not None and isinstance(ended.on, Child) and ended.on.task_id is not None:
         child_id = ended.on.task_id

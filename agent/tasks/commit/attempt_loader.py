@@ -23,19 +23,19 @@ class AttemptLoader:
     def __init__(self, graphs: GraphCache) -> None:
         self.blocked = BlockedSteps()
         self.is_isolated = False
-        """Whether what was claimed last runs with nothing beside it."""
+        """Whether the last claimed step runs isolated."""
         self._graphs = graphs
         self._known = KnownTasks()
         self.pending: list[ClaimedStep] = []
         """Claimed steps whose inputs are not loaded yet."""
 
     def add(self, result: TxResult) -> None:
-        """Take over what a committed transaction claimed, and learn from what it wrote."""
+        """Take the claims of a committed transaction, and cache the values that it wrote."""
         self._known.learn(result.locked_tasks)
         self.add_claims(result)
 
     def add_claims(self, result: TxResult) -> None:
-        """Take over what a committed transaction claimed."""
+        """Take the claims of a committed transaction."""
         if result.claimed:
             self.pending += result.claimed
             self.is_isolated = result.is_isolated

@@ -1,4 +1,4 @@
-"""What one transaction of a worker carries, and what follows once it is committed."""
+"""The content of one transaction of a worker, and its result once it is committed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -47,15 +47,15 @@ class JournalEntry:
     checkpoint: str | None = None
     result: CallResult | None = None
     state: StateOperation | None = None
-    """What the step's code does with `state`; its intent and its result are recorded with it."""
+    """An operation of the step's code on `state`; its intent and its result are recorded with it."""
     snapshot: SnapshotOperation | None = None
-    """What the step's code appends to the context of its task; recorded in the same way."""
+    """A value that the step's code appends to the context of its task; recorded in the same way."""
     refusal: Refusal | None = None
     """Why a budget does not allow the intent."""
     problem: str | None = None
     """Why the database refuses it, however often it is sent."""
     delay: dict[str, Json] | None = None
-    """What the step waits for outside the database; empty when it waits no longer."""
+    """The value outside the database that the step waits for; empty when it waits no longer."""
     tries: int = 0
     """How often its task was locked by another transaction."""
     packed: PackedContent | None = None
@@ -64,7 +64,7 @@ class JournalEntry:
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction writes."""
+    """The content of one transaction."""
 
     completions: list[Completion] = field(default_factory=list)
     entries: list[JournalEntry] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Batch:
 
 @dataclass(slots=True)
 class TxResult:
-    """What a transaction did; the worker acts on it once it is committed."""
+    """The result of a transaction; the worker acts on it once it is committed."""
 
     claimed: list[tuple[LockedTask, StepRow]] = field(default_factory=list)
     created: dict[str, str] = field(default_factory=dict)
@@ -150,10 +150,10 @@ class TxResult:
     carried_entries: list[JournalEntry] = field(default_factory=list)
     carried_ends: list[child_tasks.ChildEnd] = field(default_factory=list)
     fired: list[tuple[TriggerUpdate, FireResult]] = field(default_factory=list)
-    """Each plan for a trigger, and what it did."""
+    """Each plan for a trigger, with its result."""
     carried_updates: list[TriggerUpdate] = field(default_factory=list)
     worked: list[tuple[WorkPart, WorkResult]] = field(default_factory=list)
-    """Each call of an external worker, and what it did."""
+    """Each call of an external worker, with its result."""
     carried_work: list[WorkPart] = field(default_factory=list)
     queued: list[str] = field(default_factory=list)
     """The queues that got work for external workers, once for each."""
@@ -185,7 +185,7 @@ class TxResult:
     """Tasks of the batch that no longer exist."""
 
     def merge(self, part: "TxResult") -> None:
-        """Add what another transaction for the same batch did."""
+        """Merge the result of another transaction for the same batch."""
         self.created.update(part.created)
         self.is_isolated = self.is_isolated or part.is_isolated
         self.is_draining = self.is_draining or part.is_draining
@@ -222,4 +222,4 @@ class CommitResult:
     refused: dict[str, str] = field(default_factory=dict)
     """Submissions that cannot be created, by their proposed ids, and why."""
     rest: Batch | None = None
-    """What is still to be sent: the database failed while the batch was committed in parts."""
+    """The parts still to be sent: the database failed while the batch was committed in parts."""

@@ -60,7 +60,7 @@ def _assume(scope: TxScope) -> None:
 
 
 def _read(scope: TxScope, task_ids: set[str], steps: list[StepKey], most_due: int) -> None:
-    """Lock and read tasks and steps, and query what is due."""
+    """Lock and read tasks and steps, and query due tasks."""
     tx, capacity, result = scope.connection, scope.capacity, scope.result
     if most_due:
         scope.cache.expect_due_query()

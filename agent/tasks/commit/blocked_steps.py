@@ -47,7 +47,7 @@ class BlockedSteps:
         return {address for blocked in self.steps for address in blocked.missing}
 
     def add(self, locked: LockedTask, step: StepRow, *, is_isolated: bool) -> None:
-        """Block a step on what was missing when its inputs were loaded last."""
+        """Block a step on the values that were missing when its inputs were loaded last."""
         blocked = BlockedStep(locked, step, is_isolated, frozenset(self.fetched.missing))
         self.steps = (*self.steps, blocked)
 

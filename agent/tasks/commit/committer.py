@@ -1,7 +1,7 @@
 """The owner of a worker's commit path: `send` a batch, then `complete` it.
 
 Only the committer holds the connection, the worker's identity, the number of its transactions, the
-task cache and the claimed attempts that are not loaded yet. What follows each failure is in `faults`.
+task cache and the claimed attempts that are not loaded yet. The response to each failure is in `faults`.
 Everything here runs in the database thread.
 """
 
@@ -50,7 +50,7 @@ _NO_CAPACITY: Final = ClaimCapacity(slots=0, running=0, lease_us=0)
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What a poll found, without changing anything."""
+    """The result of a poll, which changes nothing."""
 
     next_wake_time: int | None
     lost_claims: list[str]
@@ -97,7 +97,7 @@ class Committer:
         return len(self._loader.pending)
 
     def enroll(self) -> None:
-        """Take a new identity, and drop what the old one had claimed."""
+        """Take a new identity, and drop the claims of the old one."""
         try:
             self.session.enroll()
         except StoreError as error:
@@ -149,7 +149,7 @@ class Committer:
         return committed
 
     def poll(self, claims: list[Claim]) -> PollResult:
-        """Read when the next task is due, and what became of claims."""
+        """Read when the next task is due, and the state of claims."""
         try:
             soonest = reads.next_wake_time(self.connection)
             step_ids = [claim.step_id for claim in claims]
@@ -272,7 +272,7 @@ class Committer:
     ) -> str | None:
         """Commit one part of a batch; return why it is refused, None if it is committed.
 
-        Raise what is no fault of the part.
+        Raise errors that are no fault of the part.
         """
         tx = InFlightTx(batch, self._set_aside.exclude_from(capacity), may_assume=False)
         self._pipeline.send(tx, self._run)

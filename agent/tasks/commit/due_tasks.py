@@ -1,4 +1,4 @@
-"""Tasks that are due: what happens to their steps besides a claim.
+"""Due tasks: changes of their steps besides a claim.
 
 Timers fire, deadlines pass, fan-outs admit more items, approvals expire, and steps that wait for a
 child check whether it has ended; leases of external workers expire.
@@ -24,7 +24,7 @@ from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow
 def lock(scope: TxScope, task_ids: list[str], then: Sequence[Statement] = ()) -> list[reads.Rows]:
     """Lock and read tasks, from the cache where that is valid without a check.
 
-    Return what the statements `then` answer: they are sent with the lock, and read what is under it.
+    Return the answers of the statements `then`: they are sent with the lock, and read rows under it.
     """
     cached = scope.cache.take(task_ids, scope.now)
     if not scope.connection.can_assume:
@@ -41,7 +41,7 @@ def lock(scope: TxScope, task_ids: list[str], then: Sequence[Statement] = ()) ->
 
 
 def advance_due(scope: TxScope, task_ids: list[str]) -> None:
-    """Read the due steps of tasks, and do what is due in each task."""
+    """Read the due steps of tasks, and apply what is due in each task."""
     due = [
         scope.tasks[task_id]
         for task_id in task_ids

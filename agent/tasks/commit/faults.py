@@ -1,4 +1,4 @@
-"""What follows a failure on the commit path, as one table: phase x cause -> response.
+"""The responses to failures on the commit path, as one table: phase x cause -> response.
 
 `Committer` applies the responses that stay inside it: proceed, reload, split, refuse a part, fail a step,
 fetch a value, and retry of attempts that it loads. The others reach the worker's loop, where
@@ -52,7 +52,7 @@ class Cause(StrEnum):
 
 
 class Response(StrEnum):
-    """What follows a failure."""
+    """The response to a failure."""
 
     PROCEED = "proceed"
     """Go on: the transaction is committed."""
@@ -69,7 +69,7 @@ class Response(StrEnum):
     FAIL_STEP = "fail step"
     """Fail the step whose inputs cannot be read."""
     FETCH = "fetch"
-    """Download what is missing, then load the attempt."""
+    """Download the missing values, then load the attempt."""
     ENROLL = "enroll"
     """Take a new identity."""
     STOP = "stop"
@@ -98,7 +98,7 @@ def _own_fault(response: Response) -> dict[AnyCause, Response]:
 _KEEP_CLAIM: Final[dict[AnyCause, Response]] = _PASSING | dict.fromkeys(_TERMINAL, Response.RETRY)
 
 RESPONSES: Final[dict[Phase, dict[AnyCause, Response]]] = {
-    # A worker without a row has no work to lose: what a pause cannot mend ends it, with the message.
+    # A worker without a row has no work to lose: an error that a pause cannot fix ends it, with the message.
     Phase.ENROLL: _TERMINAL
     | dict.fromkeys(TRANSIENT_FAULTS, Response.RETRY)
     | dict.fromkeys(
@@ -143,5 +143,5 @@ def cause_of(error: Exception) -> AnyCause:
 
 
 def response_to(phase: Phase, error: Exception) -> Response:
-    """Return what follows an error."""
+    """Return the response to an error."""
     return RESPONSES[phase][cause_of(error)]

@@ -1,4 +1,4 @@
-"""What a worker knows of tasks that it handled lately, so that attempts need not read it again."""
+"""Caches the inputs of tasks that a worker handled lately, so that attempts need not read them again."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class KnownTasks:
         self._tasks: OrderedDict[str, KnownTask] = OrderedDict()
 
     def get(self, task_id: str) -> KnownTask | None:
-        """Return what is known of a task."""
+        """Return the cached values of a task."""
         known = self._tasks.get(task_id)
         if known is not None:
             self._tasks.move_to_end(task_id)
@@ -44,7 +44,7 @@ class KnownTasks:
         return known
 
     def learn(self, locked_tasks: Iterable[LockedTask]) -> None:
-        """Add what the next attempts of these tasks will need."""
+        """Cache the values that the next attempts of these tasks will need."""
         for locked in locked_tasks:
             task = locked.task
             if locked.is_new:
@@ -83,7 +83,7 @@ class KnownTasks:
 def task_view(
     task: TaskRow, stored_input: str, trigger: str | None, created_at: int, source_path: str | None
 ) -> TaskView:
-    """Return what steps may see of a task."""
+    """Return the values of a task that steps may see."""
     chat_origin = read_origin(task.chat_origin)
     return TaskView(
         id=task.id,

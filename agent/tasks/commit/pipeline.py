@@ -17,7 +17,7 @@ from agent.tasks.rules.claiming import ClaimCapacity
 
 @dataclass(slots=True, eq=False)
 class InFlightTx:
-    """A transaction that was sent; `Committer.complete` returns what it did."""
+    """A transaction that was sent; `Committer.complete` returns its result."""
 
     batch: Batch
     capacity: ClaimCapacity
@@ -77,7 +77,7 @@ class Pipeline:
         self._sent.remove(tx)
 
     def send(self, tx: InFlightTx, run: Callable[[Connection, InFlightTx], TxResult]) -> None:
-        """Run a transaction and send it with its COMMIT; `tx.error` keeps what goes wrong."""
+        """Run a transaction and send it with its COMMIT; `tx.error` keeps its failure."""
         session = self._session
         tx.tx_number = session.tx_number + 1
         tx.error, tx.result = None, None

@@ -1,4 +1,4 @@
-"""What every part of one transaction works on."""
+"""The shared state of one transaction, for each of its parts."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ class TxScope:
     state: LockedState | None = None
     """The values of `state` that it reads or writes; None where there are none."""
     work_reads: WorkReads | None = None
-    """What the calls of external workers need; None where it has not been read."""
+    """The reads for calls of external workers; None before they are made."""
     result: TxResult = field(default_factory=TxResult)
 
     @property

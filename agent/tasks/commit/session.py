@@ -74,7 +74,7 @@ class WorkerSession:
         self.worker_id, self.tx_number = worker_id, 0
 
     def retire(self) -> None:
-        """Record that this worker has stopped; other workers rescue what it still holds."""
+        """Record that this worker has stopped; other workers rescue its remaining steps."""
         connection = self.connection
         with connection.transaction():
             workers.retire(connection, self.worker_id, self.clock.now(), "worker.stopped")

@@ -4,7 +4,7 @@ The parts of a batch with content are its entries, completions, submissions, end
 external workers. An empty batch
 fails because of a task that is due: there the parts are the due tasks.
 
-If the database fails in the middle, what was committed stands, and only the rest is sent again.
+If the database fails in the middle, the committed parts stand, and only the rest is sent again.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 log = structlog.get_logger(__name__)
 
 CommitPart = Callable[[Batch, ClaimCapacity, CommitResult], str | None]
-"""Commits a part and merges what it did; returns why the part is refused, None if it is not.
+"""Commits a part and merges its result; returns why the part is refused, None if it is not.
 
-It raises what is no fault of the part."""
+It raises errors that are no fault of the part."""
 
 _SET_ASIDE_SECONDS: Final = 60.0
 _MOST_PARTS: Final = 64

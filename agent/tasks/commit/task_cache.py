@@ -3,7 +3,7 @@
 On SQLite a connection can tell whether another one has changed the file: while none has, the cached
 rows are what the file holds. PostgreSQL cannot tell, but it can refuse: each task is cached with the
 version of its row, and a transaction that finds another version fails as stale. The time at which the
-next task is due is cached too; the poll finds what other processes make due.
+next task is due is cached too; the poll finds tasks that other processes make due.
 """
 
 from collections.abc import Collection, Iterable
@@ -54,11 +54,11 @@ class TaskCache:
         self._is_kept = False
 
     def is_anything_due(self, now: int) -> bool:
-        """Whether a task may be due; False is certain except for what other processes wrote."""
+        """Whether a task may be due; False is certain except for writes of other processes."""
         return now >= self._next_due
 
     def expect_due_query(self) -> None:
-        """Drop the next due time: this transaction queries what is due, and then the next time."""
+        """Drop the next due time: this transaction queries due tasks, and then the next time."""
         self._next_due = 0
 
     def take(self, task_ids: Iterable[str], now: int) -> dict[str, LockedTask]:
@@ -72,7 +72,7 @@ class TaskCache:
         return tasks
 
     def close(self, tx: Connection, locked_tasks: Collection[LockedTask]) -> DeferredRows | None:
-        """Derive the next due time from what was written, or query it; return the query."""
+        """Derive the next due time from the written rows, or query it; return the query."""
         self._due_query = None
         if self._next_due == 0 or not all(locked.is_complete for locked in locked_tasks):
             # The database derives the wake times of tasks that are only partly in memory.

@@ -59,7 +59,7 @@ def _claim(scope: TxScope, tasks: list[LockedTask]) -> None:
     # Without a free slot there is nothing to poll for: the next completion brings the next commit.
     has_slots = len(claims.steps) < slots and not claims.is_draining
     result.has_more = result.has_more and has_slots and len(claims.steps) > 0
-    # Only for what this transaction made due: workers without a slot would otherwise wake each other
+    # Only for work that this transaction made due: workers without a slot would otherwise wake each other
     # for ever over steps that each of them finds due.
     if claims.left_over > 0 and len(claims.steps) >= slots and not scope.batch.is_empty:
         scope.connection.notify()
@@ -125,7 +125,7 @@ def _version(scope: TxScope, submission: Submission) -> int:
 
 
 def _report(locked: LockedTask, result: TxResult) -> None:
-    """Collect what the worker acts on after the commit."""
+    """Collect the result that the worker acts on after the commit."""
     task = locked.task
     result.events += locked.events
     result.stops += [(step.id, step.claim_token) for step in locked.stops]

@@ -1,6 +1,6 @@
 """Applies the calls of external workers to the tasks that a transaction has locked.
 
-Calls on leases come first: what they release can be claimed in the same transaction. What belongs to a
+Calls on leases come first: work that they release can be claimed in the same transaction. What belongs to a
 task that another transaction holds is carried into the next batch.
 """
 
@@ -70,9 +70,9 @@ def _grant(scope: TxScope, claims: list[WorkClaim], preread: WorkReads) -> None:
 
 
 def _lock(scope: TxScope, candidates: list[Candidate]) -> dict[str, WorkContext]:
-    """Lock the tasks of candidates without waiting, and read what is under the locks.
+    """Lock the tasks of candidates without waiting, and read their rows under the locks.
 
-    Return what workers need to know of the candidates, by the id of their work.
+    Return the further facts of the candidates for their workers, by the id of the work.
     """
     if not candidates:
         return {}

@@ -1,4 +1,4 @@
-"""What the calls of external workers need of the database, read when their transaction begins.
+"""The reads for calls of external workers, made when their transaction begins.
 
 The reads travel with the others of `begin`, so that they cost no round trip of their own. Rows of leases
 are read after the locks of their tasks. Work that may be claimed is read without locks: `work` locks its
@@ -25,9 +25,9 @@ class WorkReads:
     leased: Rows
     """The work of the leases that calls name."""
     claimed: Rows
-    """What the client tokens of claims have got before."""
+    """Work that the client tokens of claims have already got."""
     queued: Rows
-    """What claims may get."""
+    """Work that claims may get."""
 
 
 class WorkStatements(NamedTuple):
@@ -52,7 +52,7 @@ class WorkStatements(NamedTuple):
 
 
 def statements(sql: Sql, parts: Iterable[WorkPart]) -> WorkStatements:
-    """Return what to read for the calls of a batch; nothing if it has none."""
+    """Return the reads for the calls of a batch; empty if it has none."""
     calls, claims = split(parts)
     tokens = {claim.client_token for claim in claims if claim.client_token is not None}
     queues = {queue for claim in claims for queue in claim.queues}

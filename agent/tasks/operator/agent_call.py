@@ -15,5 +15,5 @@ class AgentCall:
 
 
 def event_data(by: AgentCall | None) -> dict[str, Json]:
-    """Return what the event of a command says of the call that gave it."""
+    """Return the event data that names the call behind a command."""
     return {} if by is None else {"by": {"task": by.task_id, "step": by.step, "call": by.key}}

@@ -1,6 +1,6 @@
 """Raising a budget resumes a whole family of tasks; `Operator.pause_family` pauses it.
 
-Each task of the family is changed in a transaction of its own: what counts is the budget's row, and a
+Each task of the family is changed in a transaction of its own: the budget's row decides, and a
 task that is resumed too early is paused again by its next call.
 """
 

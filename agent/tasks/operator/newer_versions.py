@@ -26,7 +26,7 @@ def already_retried(tx: Connection, again: str, *, is_latest: bool) -> str:
 
 
 class NewerVersions:
-    """What is recorded of a task's workflow besides the version of the task."""
+    """The recorded versions of a task's workflow besides the task's own."""
 
     def __init__(self, tx: Connection, graphs: GraphCache, old: LockedTask) -> None:
         self._tx = tx
@@ -59,7 +59,7 @@ class NewerVersions:
             raise RefusedError(text) from None
 
     def remark(self, new: LockedTask, asked_again: Sequence[str] = ()) -> str:
-        """Return what to add to the message of a command: the version, or that there is a newer one."""
+        """Return a remark for the message of a command: the version, or that there is a newer one."""
         if self._is_chosen:
             if self._newest == self._own:
                 return f"; version {self._own} of {self._name} is the newest"

@@ -52,7 +52,7 @@ Verdict = Literal["done", "retry", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command did, for a person and for a program."""
+    """The result of a command, for a person and for a program."""
 
     is_changed: bool
     message: str
@@ -112,7 +112,7 @@ class Operator:
         return self._command("pause", task_id, pause, "paused", by)
 
     def resume(self, task_id: str, by: AgentCall | None = None) -> CommandResult:
-        """Go on with a paused task: what came due meanwhile takes effect now."""
+        """Resume a paused task: timers and retries that came due meanwhile take effect now."""
 
         def resume(tx: Connection, locked: LockedTask) -> None:
             resume_task(tx, locked, event_data(by))
@@ -141,7 +141,7 @@ class Operator:
         not_before: int | None = None,
         reason: str | None = None,
     ) -> CommandResult:
-        """Start a new task from a failed one: what succeeded is kept, the rest runs again.
+        """Start a new task from a failed one: succeeded steps are kept, the rest runs again.
 
         With `is_latest` it goes on under the newest version of the workflow. With `not_before` no
         step of it starts before that instant.
@@ -181,7 +181,7 @@ class Operator:
         *,
         is_latest: bool = False,
     ) -> CommandResult:
-        """Start a new task that runs a step and what is downstream again, with edited input."""
+        """Start a new task that runs a step and the steps after it again, with edited input."""
         with self._locks.transaction() as tx:
             old = self._locks.lock(tx, task_id)
             if dedupe_key is not None:
@@ -219,7 +219,7 @@ class Operator:
         output: Json = None,
         by: str = "the operator",
     ) -> CommandResult:
-        """Say what became of an effect whose outcome is unknown: it decides the open question."""
+        """Resolve an effect whose result is unknown: the verdict decides the open question."""
         from agent.core.state_machine import ApprovalStatus
         from agent.core.waits import UnknownCall
         from agent.store.engine import approval_rows as store
@@ -266,7 +266,7 @@ class Operator:
     def pause_family(self, family: FamilyPause) -> None:
         """Pause a task and its descendants while the one that found the budget used up is paused.
 
-        Each in a transaction of its own: what counts is the budget's row.
+        Each in a transaction of its own: the budget's row decides.
         """
         from agent.store.engine import budget_rows
 
@@ -317,7 +317,7 @@ class Operator:
         self._follow_up(locked)
 
     def _follow_up(self, locked: LockedTask) -> None:
-        """Do what follows for other tasks: wake the parent, cancel orphaned children.
+        """Apply the consequences for other tasks: wake the parent, cancel orphaned children.
 
         Any transaction may be the one that finds a task's time over.
         """

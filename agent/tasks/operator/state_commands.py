@@ -1,4 +1,4 @@
-"""What a person does with `state`: set a value, or delete it, whatever tasks do meanwhile.
+"""A person's commands on `state`: set a value, or delete it, whatever tasks do meanwhile.
 
 Each command is one transaction under the lock of the name. A step that has read the value before keeps
 what it read; a `set_state` that was computed from it is rendered again.
@@ -29,7 +29,7 @@ OPERATOR: Final = "the operator"
 
 @dataclass(frozen=True, slots=True)
 class StateResult:
-    """What a command did."""
+    """The result of a command."""
 
     is_changed: bool
     message: str

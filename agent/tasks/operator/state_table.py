@@ -1,4 +1,4 @@
-"""What each operator command does in each state of a task, as data.
+"""The effect of each operator command in each state of a task, as data.
 
 `act` changes the task, `same` has nothing to change and says so, `refuse` is not allowed and says why.
 The table drives the operator, the documentation and the test of every cell.
@@ -13,7 +13,7 @@ Effect = Literal["act", "same", "refuse"]
 
 
 class Cell(NamedTuple):
-    """What one command does in one state, and its message when it changes nothing."""
+    """The effect of one command in one state, and its message when it changes nothing."""
 
     effect: Effect
     message: str = ""
@@ -93,7 +93,7 @@ COMMANDS: Final[dict[str, dict[str, Cell]]] = {
 
 
 def check(command: str, status: str) -> Cell:
-    """Return what a command does in a state; raise `RefusedError` where it is not allowed."""
+    """Return the effect of a command in a state; raise `RefusedError` where it is not allowed."""
     cell = COMMANDS[command][status]
     if cell.effect == "refuse":
         raise RefusedError(cell.message)

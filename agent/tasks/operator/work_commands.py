@@ -22,7 +22,7 @@ def requeue_dead(
     not_before: int | None = None,
     reason: str | None = None,
 ) -> CommandResult:
-    """Retry the task of a dead letter: what succeeded is kept, and attempts count from one again."""
+    """Retry the task of a dead letter: succeeded steps are kept, and attempts count from one again."""
     with database.connect("reader") as connection:
         task_id = work_views.dead_letter_task(connection, work_id)
     if task_id is None:

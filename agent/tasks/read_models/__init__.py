@@ -3,8 +3,8 @@
 - Tasks: `task_documents` (entry point for one task), `task_list` (a page of tasks), `task_overview` (one task
   in bounded size), `task_results` (for a caller that waits), `outputs` (a task's output).
 - Steps: `step_attempts`, `transcript` (calls), `spending` (calls of models, and budgets).
-- Waits: `person_waits` (what a person has to do), `listed_waits` (what listed tasks wait for).
-- Workflows: `workflow_documents`, `version_facts` (what has changed since a task's version).
+- Waits: `person_waits` (questions to people), `listed_waits` (the waits of listed tasks).
+- Workflows: `workflow_documents`, `version_facts` (changes since a task's version).
 - Others: `state_documents`, `conversations`, `work_documents` (external workers), `load` (`agent top`).
 - `event_tail`: every event in commit order, for listeners in this process.
 

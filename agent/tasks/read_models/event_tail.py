@@ -3,7 +3,7 @@
 Events are committed by this process's worker, by operators' commands in other threads and
 processes, by recovery, by the loops beside the worker and, on PostgreSQL, by other workers. Only the
 log has all of them in order, so one thread reads it by cursor. A worker's commits and notifications
-wake that thread; a poll finds what sent no notification.
+wake that thread; a poll finds commits that sent no notification.
 
 Listeners run in the tail's thread. Each gets every event once, from the cursor that `open` returned.
 An outage of the database delays events and loses none: the cursor moves only when a page was read.

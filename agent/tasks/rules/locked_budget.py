@@ -1,4 +1,4 @@
-"""One budget whose row this transaction holds: whether a reservation fits, and what to do if not."""
+"""One budget whose row this transaction holds: whether a reservation fits, and advice if not."""
 
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ class Shortage(NamedTuple):
     """Why a reservation does not fit into a budget."""
 
     message: str
-    """The reason, with what a person can do."""
+    """The reason, with advice for a person."""
     command: str | None
     """The arguments of `agent` that raise the budget; None for a day's budget."""
 
@@ -28,7 +28,7 @@ class LockedBudget:
 
     title: str
     policy: str
-    """What happens when the budget is exhausted: `pause` or `fail`."""
+    """The effect of an exhausted budget: `pause` or `fail`."""
     command: str | None
     """The arguments of `agent` that raise the budget of a paused task; None for a day's budget."""
     tokens_limit: int | None = None
@@ -85,7 +85,7 @@ class LockedBudget:
         return None if self.command is None else f"{self.command} {option}"
 
     def _advice(self, option: str, smaller: str, *, fits_alone: bool) -> str:
-        """Return what a person can do.
+        """Return advice for a person.
 
         `option` raises a task's budget. `smaller` is what to change in the step if even a new day's
         whole budget does not hold the call.

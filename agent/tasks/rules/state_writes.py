@@ -2,7 +2,7 @@
 
 All names that a transaction may read or write are locked at its start. What is locked is also known,
 so every version is compared and counted in memory: of several steps in one commit, each sees what those
-before it wrote. A name that another transaction holds is not waited for; what needs it is carried.
+before it wrote. A transaction does not wait for a name that another one holds; parts that need it are carried.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,7 +20,7 @@ from agent.tasks.state.rows import StepRow
 
 
 class Writer(NamedTuple):
-    """What writes a value: a step, a call of its code, or a person."""
+    """The writer of a value: a step, a call of its code, or a person."""
 
     name: str
     task_id: str | None = None
@@ -94,7 +94,7 @@ class LockedState:
         return version
 
     def settle(self, locked: LockedTask, step: StepRow, change: StateChange) -> None:
-        """Write what a succeeded step sets."""
+        """Write the values that a succeeded step sets."""
         writer = Writer(step_title(locked, step), locked.task.id, step.id)
         changes = [
             _changed(key, self.write(key, change.writes[key], writer))
@@ -105,7 +105,7 @@ class LockedState:
     def operate(
         self, locked: LockedTask, step: StepRow, operation: StateOperation, call_id: str
     ) -> bool:
-        """Do what a step's code asks for and set the answer; return False if it is refused."""
+        """Apply an operation of a step's code and set the answer; return False if it is refused."""
         key, operation.refusal = operation.key, None
         now = self.values[key]
         operation.answer = {"version": now.version}
@@ -129,22 +129,22 @@ class LockedState:
         return True
 
     def flush(self) -> None:
-        """Send what was written to the database."""
+        """Send the collected writes to the database."""
         if self._written:
             state_rows.write(self._tx, self._written)
             self._written = []
 
 
 def change_of(outcome: Outcome) -> StateChange | None:
-    """Return what an outcome writes to `state`."""
+    """Return the values that an outcome writes to `state`."""
     return outcome.state if isinstance(outcome, Succeeded) else None
 
 
 def record_reads(tx: Connection, claimed: Iterable[tuple[LockedTask, StepRow]]) -> None:
-    """Record what claimed steps read of `state`, at their first claim.
+    """Record the values of `state` that claimed steps read, at their first claim.
 
     Every later attempt, the approval gate and the replay of calls see exactly this. A step that
-    inherited calls has inherited what it had read, too: its first claim has the token 2.
+    inherited calls has inherited its reads, too: its first claim has the token 2.
     """
     rows = [
         (step.id, locked.graph.state_scope(name), name)

@@ -15,7 +15,7 @@ IS_ISOLATED: Final = 2
 
 
 class Isolation:
-    """What one worker knows of a step that runs, or waits to run, isolated."""
+    """A worker's record of a step that runs, or waits to run, isolated."""
 
     def __init__(self, isolation_seconds: float) -> None:
         self._isolation_seconds = isolation_seconds
@@ -38,7 +38,7 @@ class Isolation:
         return slots, may_isolate
 
     def note_commit(self, now: float, *, is_isolated: bool, is_draining: bool) -> None:
-        """Record what a transaction claimed."""
+        """Record the claims of a transaction."""
         if is_isolated:
             self._isolated_since, self._draining_since = now, None
         elif not is_draining:

@@ -13,14 +13,14 @@ from agent.tasks.state.rows import TaskRow
 
 
 class PauseKind(StrEnum):
-    """What paused a task."""
+    """The cause of a task's pause."""
 
     OPERATOR = "operator"
     """The command `pause`."""
     BUDGET = "budget"
     """A budget of tokens, money or time; raising it resumes the task."""
     RESTORE = "restore"
-    """A restore of the database, which has forgotten what happened after the backup."""
+    """A restore of the database: everything after the backup is lost."""
 
 
 @dataclass(frozen=True, slots=True)

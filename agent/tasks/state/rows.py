@@ -1,4 +1,4 @@
-"""Rows of tasks and steps in memory, which know what changed since they were read.
+"""Rows of tasks and steps in memory, which record their changes since they were read.
 
 Columns that are only ever written here (outputs, errors, checkpoints) are not read: a task's rows
 stay small however large its values are.
@@ -69,7 +69,7 @@ STEP_COLUMNS: Final = (
 
 
 class Row:
-    """A row that remembers how it was read, so that only what changed is written."""
+    """A row that remembers how it was read, so that only changed columns are written."""
 
     __slots__ = ("extra", "original", "written")
 
@@ -95,7 +95,7 @@ class Row:
             self.extra = {}
 
     def changes(self) -> tuple[tuple[str, ...], list[Any]] | None:
-        """Return which columns changed since the row was read, and to what; None if none has."""
+        """Return the changed columns with their new values; None if none has changed."""
         values = self.written = type(self).values(self)
         extra = self.extra
         if values == self.original:
@@ -116,7 +116,7 @@ def _names_of(columns: tuple[str, ...], differs: tuple[bool, ...]) -> tuple[str,
 
 
 class TaskRow(Row):
-    """What the engine needs to know of a task."""
+    """The columns of a task that the engine needs."""
 
     __slots__ = TASK_COLUMNS
 
@@ -193,7 +193,7 @@ class TaskRow(Row):
 
 
 class StepRow(Row):
-    """What the engine needs to know of a step, an item, or a group."""
+    """The columns of a step, an item, or a group that the engine needs."""
 
     __slots__ = (*STEP_COLUMNS, "is_new")
 
@@ -297,7 +297,7 @@ class StepRow(Row):
 
     @property
     def wait(self) -> Wait | None:
-        """What it waits on, or waited on last."""
+        """Its present or last wait."""
         return waits.parse(self.waiting_on)
 
     @wait.setter

@@ -57,7 +57,7 @@ def _move(
 
 
 def _leave_work(locked: LockedTask, step: StepRow) -> None:
-    """Withdraw the work that a step waited on, and its lease; what has ended by itself stays."""
+    """Withdraw the work that a step waited on, and its lease; work that has ended stays unchanged."""
     if step.waiting_on is None or not step.waiting_on.startswith('{"work"'):
         return
     on = step.wait
@@ -68,7 +68,7 @@ def _leave_work(locked: LockedTask, step: StepRow) -> None:
 
 
 def _end(locked: LockedTask, step: StepRow) -> None:
-    """Release what an ended step holds: its slots, its wake time, its count among the open steps."""
+    """Release the resources of an ended step: its slots, its wake time, its count among the open steps."""
     assert step.status in STEP_ENDED
     task = locked.task
     task.steps_open = task.steps_open - 1
@@ -227,7 +227,7 @@ def wait(
 
 
 def wake(locked: LockedTask, step: StepRow, result: dict[str, Json] | None = None) -> None:
-    """Make a waiting step claimable: its timer fired, or what it waited on has arrived."""
+    """Make a waiting step claimable: its timer fired, or its wait is over."""
     _move(locked, step, "step.woken", result)
     step.waiting_on = waits.dump_ended(step.waiting_on, result)
     step.wake_at = locked.now

@@ -49,7 +49,7 @@ class ExternalWorkers:
         self._later: asyncio.TimerHandle | None = None
 
     async def call(self, call: LeaseCall) -> LeaseResult:
-        """Apply a call on a lease with the next commit; return what it did once that is durable."""
+        """Apply a call on a lease with the next commit; return its result once that is durable."""
         result = await self._commit(call)
         assert isinstance(result, LeaseResult)
         return result

@@ -42,7 +42,7 @@ async def enroll(worker: "Worker") -> None:
 
 
 async def recover(worker: "Worker", error: CommitFailure) -> bool:
-    """Do what follows a failed commit; return whether that took a while."""
+    """Apply the response to a failed commit; return whether that took a while."""
     response = response_to(Phase.COMMIT, error)
     if response is Response.ENROLL:
         await _enroll_again(worker)

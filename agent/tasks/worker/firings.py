@@ -17,7 +17,7 @@ class PendingFirings:
         """The fates that this process gave to instants and items."""
 
     def await_result(self, update: TriggerUpdate) -> "asyncio.Future[FireResult]":
-        """Return the future of what a plan did."""
+        """Return the future of a plan's result."""
         future: asyncio.Future[FireResult] = asyncio.get_running_loop().create_future()
         self._waiting[id(update)] = future
         return future
@@ -27,7 +27,7 @@ class PendingFirings:
         self._waiting.pop(id(update), None)
 
     def resolve(self, fired: Iterable[tuple[TriggerUpdate, FireResult]]) -> None:
-        """Give callers what their plans did, after the commit."""
+        """Give callers the results of their plans, after the commit."""
         for update, result in fired:
             self.counts.update(result.fates.values())
             future = self._waiting.pop(id(update), None)

@@ -67,7 +67,7 @@ class WorkerJournal:
 
     def log(self, attempt_input: AttemptInput, stream: str, text: str) -> None:
         """Queue a piece of the step's log for the next commit."""
-        # A log must not fail a commit: replace what the database cannot store.
+        # A log must not fail a commit: replace characters that the database cannot store.
         text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         row = (
             attempt_input.task.id,

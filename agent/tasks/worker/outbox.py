@@ -1,4 +1,4 @@
-"""What waits to be recorded, in the order it came; a batch takes a bounded part of it."""
+"""The queue of parts for the next commits, in order; a batch takes a bounded part of it."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -188,7 +188,7 @@ class Outbox:
         self._has_followed_logs = bool(self._logs)
 
     def carry(self, result: TxResult) -> bool:
-        """Queue again what a transaction could not lock; return whether there was any."""
+        """Queue again the parts that a transaction could not lock; return whether there were any."""
         if self._withdrawn:
             self._withdrawn.difference_update(result.created)
         self._entries.extendleft(reversed(result.carried_entries))
@@ -226,7 +226,7 @@ def _portion(count: int, *, is_half: bool) -> int:
 
 
 def _partition(queue: deque[T], is_wanted: Callable[[T], bool]) -> tuple[list[T], deque[T]]:
-    """Return what is wanted of a queue, bounded by a batch, and the rest of it."""
+    """Return the wanted parts of a queue, bounded by a batch, and the rest."""
     taken: list[T] = []
     rest: deque[T] = deque()
     for part in queue:

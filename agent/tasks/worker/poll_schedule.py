@@ -19,7 +19,7 @@ _SHORTEST_SECONDS: Final = 0.001
 
 
 class PollSchedule:
-    """The times at which one worker polls, and claims what a poll found."""
+    """The times at which one worker polls, and claims the work that a poll found."""
 
     def __init__(self, poll_seconds: float, lease_seconds: float) -> None:
         self._next_claim = float("-inf")
@@ -72,10 +72,10 @@ class PollSchedule:
     ) -> float | None:
         """Return in how many seconds to claim: 0 or less is now, None if nothing is due."""
         if due_in is None or due_in > 0:
-            # What could not be started is no longer due: another worker has claimed it.
+            # The step that could not be started is no longer due: another worker has claimed it.
             self._note_progress()
             return due_in
-        # A free slot may serve what another process has just made due.
+        # A free slot may serve work that another process has just made due.
         if (has_changes and has_slot()) or self._next_claim <= now:
             return due_in
         return self.backoff_delay(now)
@@ -87,7 +87,7 @@ class PollSchedule:
     def note_commit(
         self, tx: InFlightTx, result: TxResult, now: float, is_anything_due: Callable[[], bool]
     ) -> None:
-        """Record whether a transaction started something, or left due what it could not start."""
+        """Record whether a transaction started steps, or left due steps that it could not start."""
         if result.claimed or not tx.batch.is_empty:
             self._note_progress()
             if result.has_locked:

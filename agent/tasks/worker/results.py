@@ -1,4 +1,4 @@
-"""What a worker does with the result of a commit or a poll: start, answer, stop, notify."""
+"""Acts on the result of a commit or a poll: start, answer, stop, notify."""
 
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def _answer_waiting(worker: "Worker", committed: CommitResult) -> None:
 
 
 def _follow_tasks(worker: "Worker", result: TxResult) -> None:
-    """Start what a transaction leaves to others: parents, abandoned children, paused families."""
+    """Start the follow-up on other tasks: parents, abandoned children, paused families."""
     for end in result.ended:
         if end.parent_step_id is not None:
             worker.outbox.add_child_end(end)
@@ -60,7 +60,7 @@ def _follow_tasks(worker: "Worker", result: TxResult) -> None:
 
 
 def _follow_triggers(worker: "Worker", result: TxResult) -> None:
-    """Answer the plans for triggers, cancel what they supersede, and start queued runs."""
+    """Answer the plans for triggers, cancel superseded tasks, and start queued runs."""
     worker.firings.resolve(result.fired)
     for _, fired in result.fired:
         for task_id in fired.superseded:

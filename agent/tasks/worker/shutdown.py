@@ -19,11 +19,11 @@ log = structlog.get_logger(__name__)
 
 RETRY_LOCKED_SECONDS: Final = 0.03
 _LAST_SECONDS: Final = 5.0
-"""For cancelled attempts to end what they started, and for locks that other processes hold."""
+"""For cancelled attempts to end their processes, and for locks that other processes hold."""
 
 
 async def shut_down(worker: "Worker") -> None:
-    """Let attempts end, commit what they gave, and retire."""
+    """Let attempts end, commit their outcomes, and retire."""
     await _end_attempts(worker)
     worker.external.close()
     try:

@@ -15,7 +15,7 @@ _DUE_TASKS_OF_A_POLL = 16
 
 
 class Slots:
-    """Counts what runs against the slots, and isolates a step whose process died."""
+    """Counts running steps against the slots, and isolates a step whose process died."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Slots:
         self._isolation = Isolation(settings.solo_seconds)
 
     def apply(self, settings: EngineSettings) -> None:
-        """Count against changed settings from now on; what runs beyond fewer slots runs on."""
+        """Count against changed settings from now on; running steps beyond fewer slots go on."""
         self._settings = settings
 
     def capacity(
@@ -68,7 +68,7 @@ class Slots:
         )
 
     def note_commit(self, result: TxResult) -> None:
-        """Record what a transaction claimed."""
+        """Record the claims of a transaction."""
         self._isolation.note_commit(
             self._clock.monotonic(),
             is_isolated=result.is_isolated,

@@ -26,7 +26,7 @@ class StateConflicts:
         self._threads: set[asyncio.Task[None]] = set()
 
     def resolve(self, result: TxResult) -> None:
-        """Render again what a transaction could not settle."""
+        """Render again the completions that a transaction could not settle."""
         changes = [change_of(completion.outcome) for completion in result.conflicts]
         if all(change is None or change.is_small for change in changes):
             self._queue_all(render_again(result))
@@ -52,7 +52,7 @@ def render_again(result: TxResult) -> list[Completion]:
 
 
 def _rendered(completion: Completion, values: dict[StateKey, StateValue]) -> Completion:
-    """Render one completion, and put what it will write into `values`."""
+    """Render one completion, and put its values into `values`."""
     outcome = completion.outcome
     assert isinstance(outcome, Succeeded) and outcome.state is not None
     change = outcome.state

@@ -72,7 +72,7 @@ class Listener:
         while not self._is_stopped.is_set():
             try:
                 with self._database.connect("listener") as connection:
-                    # A poll finds what came before the connection listened.
+                    # A poll finds commits from before the connection listened.
                     self._notify()
                     while not self._is_stopped.is_set():
                         if connection.wait_for_notify(_PATIENCE_SECONDS):

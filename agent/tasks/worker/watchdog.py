@@ -104,7 +104,7 @@ class Watchdog:
             self._blocks.add(seconds)
 
     def _report(self, frame: FrameType, began: float) -> Any:
-        """Log what blocks the loop; return the logger for its end, None if it was logged lately."""
+        """Log the stack that blocks the loop; return the logger for its end, None if it was logged lately."""
         attempt_input, where = attempt_of(frame), location_of(frame)
         named = {} if attempt_input is None else _named(attempt_input)
         key = (
@@ -136,7 +136,7 @@ def watching(blocks: Blocks) -> Iterator[None]:
 
 
 def attempt_of(frame: FrameType) -> AttemptInput | None:
-    """Return the attempt in whose context a loop runs what it runs, by the loop's stack."""
+    """Return the attempt whose code a loop is running, by the loop's stack."""
     for outer in _outwards(frame):
         if outer.f_code is Handle._run.__code__:
             context = getattr(outer.f_locals.get("self"), "_context", None)

@@ -1,4 +1,4 @@
-"""The worker's loop: collect what finished, commit it, start what was claimed, wait.
+"""The worker's loop: collect completions, commit them, start claimed steps, wait.
 
 The loop runs in asyncio, the database in a thread of its own: while one batch commits, the next one
 fills. A failed commit loses nothing: its batch goes first into the next one.
@@ -80,7 +80,7 @@ class Worker:
         """Counted by the watchdog, where there is one."""
         self.commit_listeners: list[CommitListener] = []
         """Called in the worker's loop after each of its own commits, with the events it wrote, and
-        with none when another process or thread has committed. What they raise is logged.
+        with none when another process or thread has committed. Their exceptions are logged.
         An `EventTail` has every event in commit order."""
         self.attempts_started = 0
         self.database_thread = database_thread or ThreadBridge("database")
@@ -153,7 +153,7 @@ class Worker:
             raise
 
     async def fire(self, update: TriggerUpdate) -> FireResult:
-        """Apply a plan for a trigger with the next commit; return what it did once that is durable."""
+        """Apply a plan for a trigger with the next commit; return its result once that is durable."""
         future = self.firings.await_result(update)
         self.outbox.add_trigger_update(update)
         self._wakeup.set()
@@ -277,7 +277,7 @@ class Worker:
         self._wakeup.clear()
 
     async def _read_changes(self) -> float | None:
-        """Read what changed; return in how many seconds the next task is due."""
+        """Read changes of other processes; return in how many seconds the next task is due."""
         await self._complete_unconfirmed()
         await self._check_peers()
         claims = [attempt.claim for attempt in self.attempts] + self.external.claims
@@ -310,7 +310,7 @@ class Worker:
             await failures.retry_later(self, Phase.POLL, error)
 
     async def commit(self, *, must_query_due: bool = False) -> None:
-        """Send a batch and act on what is committed; a failed one is sent again after a pause."""
+        """Send a batch and act on committed ones; a failed one is sent again after a pause."""
         self._wakeup.clear()
         await self._handle(
             await self._sender.commit(must_query_due=must_query_due, is_stopping=self.is_stopping)

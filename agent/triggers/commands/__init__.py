@@ -1,4 +1,4 @@
-"""What people do to triggers: pause, resume, reset, run, skip, backfill.
+"""Commands on triggers: pause, resume, reset, run, skip, backfill.
 
 - `command_request` reads a request as people write it; `trigger_commands` has the commands for every surface.
 - `state_commands`: pause, resume, reset. `run_commands`: run now, skip, and `backfill` (past instants).

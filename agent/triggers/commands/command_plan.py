@@ -1,4 +1,4 @@
-"""What a command on a trigger would change, and what to tell about it: planned, then applied."""
+"""The change of a command on a trigger, with its message: planned first, then applied."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BY_OPERATOR: Final = "by the operator"
 
 @dataclass(frozen=True, slots=True)
 class TriggerResult:
-    """What a command did, for a person and for a program."""
+    """The result of a command, for a person and for a program."""
 
     is_changed: bool
     message: str
@@ -29,7 +29,7 @@ class TriggerResult:
 
 @dataclass(slots=True)
 class CommandPlan:
-    """A planned command: the change, if there is one, and what to say about it."""
+    """A planned command: the change, if there is one, and its message."""
 
     update: TriggerUpdate | None
     message: str
@@ -38,7 +38,7 @@ class CommandPlan:
     is_run: bool = False
 
     def result(self, trigger_id: str, fired: FireResult | None) -> TriggerResult:
-        """Return what the command did; `fired` is None if it changed nothing."""
+        """Return the command's result; `fired` is None if it changed nothing."""
         tasks = self.tasks if fired is None else sorted(set(fired.started.values()))
         message = self.message
         if fired is not None and self.is_run and tasks:

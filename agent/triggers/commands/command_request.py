@@ -11,7 +11,7 @@ from agent.core.clock import SECOND
 from agent.tasks.errors import RefusedError
 from agent.triggers.commands.command_plan import TriggerResult
 from agent.triggers.commands.trigger_commands import TriggerCommands
-from agent.triggers.schedules.local_time import parse_time
+from agent.triggers.local_time import parse_time
 from agent.workflows.durations import parse_duration
 
 TriggerVerb = Literal["pause", "resume", "run", "skip", "backfill", "reset"]

@@ -18,18 +18,18 @@ from agent.triggers.commands.command_plan import (
     counted,
     readable_timing,
 )
+from agent.triggers.local_time import shown_time
 from agent.triggers.run_builder import (
     InputsRefusedError,
     RunBuilder,
     instant_key,
     schedule_context,
 )
-from agent.triggers.schedules.local_time import shown_time
 from agent.triggers.schedules.schedule_plan import find_due, next_values, stagger_us
 from agent.triggers.specs import SCHEDULE, WATCH
 
 MANUAL: Final = "manual/"
-"""What the keys of runs begin with that a person started: none of them is an instant."""
+"""Prefixes of the keys of runs that a person started: none of them is an instant."""
 
 
 def run(builder: RunBuilder, request_key: str | None) -> Planner:

@@ -16,8 +16,8 @@ from agent.triggers.commands.command_plan import (
     readable_timing,
 )
 from agent.triggers.documents import zone_of
+from agent.triggers.local_time import shown_time
 from agent.triggers.run_builder import RunBuilder
-from agent.triggers.schedules.local_time import shown_time
 from agent.triggers.schedules.schedule_plan import SchedulePlanner, find_due, next_values
 from agent.triggers.specs import SCHEDULE, WATCH
 
@@ -47,7 +47,7 @@ def pause(until_us: int | None, reason: str | None) -> Planner:
 
 
 def resume(builder: RunBuilder, *, catch_up: bool) -> Planner:
-    """End a pause. What came meanwhile is skipped, unless it is to be caught up."""
+    """End a pause. Instants and items of the pause are skipped, unless they are to be caught up."""
 
     def plan(connection: Connection, row: TriggerRow, now: int) -> CommandPlan:
         if row.status == TriggerStatus.ACTIVE:
@@ -57,7 +57,7 @@ def resume(builder: RunBuilder, *, catch_up: bool) -> Planner:
         if row.kind == SCHEDULE and catch_up:
             return _caught_up(row, now)
         if row.kind == SCHEDULE:
-            # What the daemon does when the time of a pause is over.
+            # The daemon calls this when the time of a pause is over.
             update = SchedulePlanner(connection, builder, row, now).plan()
             skipped = sum(mark.count or 1 for mark in update.marks)
             rest = f"; {counted(skipped, 'instant')} of the pause skipped" if skipped else ""

@@ -55,7 +55,7 @@ class TriggerCommands:
         return self._apply(trigger_id, state_commands.pause(until_us, reason))
 
     def resume(self, trigger_id: str, *, catch_up: bool = False) -> TriggerResult:
-        """End a pause. What came meanwhile is skipped, unless it is to be caught up."""
+        """End a pause. Instants and items of the pause are skipped, unless they are to be caught up."""
         return self._apply(trigger_id, state_commands.resume(self._builder, catch_up=catch_up))
 
     def reset(self, trigger_id: str) -> TriggerResult:

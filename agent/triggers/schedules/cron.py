@@ -4,7 +4,7 @@
 weekday are restricted, one of them suffices. The arithmetic of local time is here, because cronsim's
 own returns instants of the past in an autumn fold, and omits some where a zone shifts by half an hour.
 
-What happens when clocks change:
+When clocks change:
 
 - An expression whose minute or hour begins with `*` (`*/5 * * * *`, `30 * * * *`) follows the clock on
   the wall: it matches in both passes of a repeated hour, and never in a skipped one.
@@ -19,7 +19,7 @@ from typing import Final
 from cronsim import CronSim
 
 from agent.core.clock import SECOND
-from agent.triggers.schedules.local_time import (
+from agent.triggers.local_time import (
     DAY_US,
     gap_end,
     local_us,

@@ -1,4 +1,4 @@
-"""The instants of a schedule: when it is due, and what lies in a gap of time.
+"""The instants of a schedule: the next ones, and those in a span of time.
 
 All instants are whole microseconds since 1970. The keys of a schedule mean this:
 
@@ -25,8 +25,8 @@ from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
 from agent.core.local_zone import machine_zone
+from agent.triggers.local_time import DAY_US, parse_time
 from agent.triggers.schedules.cron import Cron
-from agent.triggers.schedules.local_time import DAY_US, parse_time
 
 Json = Any
 

@@ -1,4 +1,4 @@
-"""The passes over due schedules: what the daemon's clock calls, and what its start calls.
+"""The passes over due schedules: one for the daemon's timer, one for its start.
 
 A pass reads due triggers, plans them outside of any transaction, and lets `fire` apply each plan. It
 is a plain function of the database and the clock, so tests and the simulator call it themselves.
@@ -41,7 +41,7 @@ Fire = Callable[[TriggerUpdate], Awaitable[FireResult]]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRound:
-    """What one look at the schedules found."""
+    """The result of one pass over the schedules."""
 
     at: int
     """When it looked."""
@@ -81,7 +81,7 @@ class SchedulePass:
     def look(
         self, busy: Set[str] = frozenset(), most: int = MOST_AT_ONCE, *, releases: bool = True
     ) -> ScheduleRound:
-        """Plan what is due now, except the `busy` triggers, and find out when to look again.
+        """Plan the due triggers, except the `busy` ones, and compute the time of the next pass.
 
         `releases` adds the queued runs that may start.
         """
@@ -96,7 +96,7 @@ class SchedulePass:
                 plans += [
                     TriggerUpdate(trigger_id) for trigger_id in waiting if trigger_id not in planned
                 ]
-            # What is due until now is planned or busy, unless there was no room for more.
+            # Every due trigger is planned or busy, unless there was no capacity for more.
             next_due = trigger_rows.next_time(connection, SCHEDULE, now)
             next_release = firing_rows.next_release(connection, now)
         if len(rows) >= most:

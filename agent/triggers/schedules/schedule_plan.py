@@ -1,4 +1,4 @@
-"""What becomes of a schedule's due instants: which start, which are missed, and when the next is due.
+"""Plans a schedule's due instants: which start, which are missed, and when the next is due.
 
 Pure decisions from a stored trigger and the time. A daemon that was down, a machine that slept and a
 clock that jumped are the same here: instants have passed without a fate (`agent.tasks.rules.firings.trigger_update`).
@@ -119,7 +119,7 @@ def mark_all(
 
 
 def _mark(first: int, last: int, count: int, status: FiringStatus, reason: str) -> Mark:
-    """Return the fate of a range. One instant is a range too: a backfill may still start what is in one."""
+    """Return the fate of a range. One instant is a range too: a backfill may still start the instants of a range."""
     return Mark(range_key(first, last), status, reason, first, last, count)
 
 

@@ -1,4 +1,4 @@
-"""What `agent validate` shows of schedules and watchers: the next instants, and what may surprise.
+"""The remarks of `agent validate` on schedules and watchers: the next instants, and likely mistakes.
 
 Everything here is a function of a workflow and the current instant; remarks are advice, never errors.
 """
@@ -11,9 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from agent.core.clock import SECOND
-from agent.triggers.schedules.cron import Cron
-from agent.triggers.schedules.instants import Timing
-from agent.triggers.schedules.local_time import (
+from agent.triggers.local_time import (
     DAY_US,
     first_instant,
     next_offset_change,
@@ -22,6 +20,8 @@ from agent.triggers.schedules.local_time import (
     to_local,
     zone_name,
 )
+from agent.triggers.schedules.cron import Cron
+from agent.triggers.schedules.instants import Timing
 from agent.triggers.specs import SCHEDULE, TriggerSpec, triggers_of
 from agent.triggers.watchers.registry import source_name
 from agent.workflows.durations import format_duration
@@ -216,7 +216,7 @@ def _watcher(trigger: TriggerSpec, now_us: int, is_installed: Callable[[str], bo
 
 
 def _libraries(source: str, keys: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
-    """Return the libraries of a source: module, package, and what it needs it for."""
+    """Return the libraries of a source: module, package, and purpose."""
     if source == "feed":
         yield "feedparser", "feedparser", _needs("feedparser")
     elif source == "url":

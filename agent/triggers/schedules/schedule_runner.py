@@ -21,7 +21,7 @@ _ROUNDING_SECONDS: Final = 0.0005
 
 
 async def run_schedules(schedules: SchedulePass, fire: Fire) -> "ScheduleRun":
-    """Fire everything that is due, and what becomes due meanwhile."""
+    """Fire due triggers, and those that become due meanwhile."""
     run = ScheduleRun()
     try:
         while run.must_go_on:
@@ -38,7 +38,7 @@ async def run_schedules(schedules: SchedulePass, fire: Fire) -> "ScheduleRun":
 
 @dataclass(slots=True)
 class ScheduleRun:
-    """One run over due schedules, and what came of it."""
+    """One run over due schedules, and its result."""
 
     fates: Counter[str] = field(default_factory=Counter)
     """How often each fate was given."""
@@ -49,7 +49,7 @@ class ScheduleRun:
     _release_at: int = 0
 
     async def look(self, schedules: SchedulePass, fire: Fire) -> None:
-        """Plan what is due and start to record it."""
+        """Plan due triggers and start to record the plans."""
         busy = {plan.trigger_id for plan in self.under_way.values()}
         room = MOST_AT_ONCE - len(busy)
         if room > 0:
@@ -80,7 +80,7 @@ class ScheduleRun:
         progress = not done
         for task in done:
             progress |= self._note(self.under_way.pop(task), task.result())
-        # Without progress, what is still due is the next run's.
+        # Without progress, the next run fires the rest.
         self.must_go_on = progress or bool(self.under_way)
 
     def _note(self, plan: TriggerUpdate, result: FireResult) -> bool:

@@ -1,4 +1,4 @@
-"""`foreach`, `parallel` and `concurrency`: from what people write to a `Fanout`."""
+"""`foreach`, `parallel` and `concurrency`: from the keys of a step to a `Fanout`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from agent.workflows.templates.templates import is_template
 from agent.workflows.validation_messages import shown
 
 Refuse = Callable[[str, str, str | None], None]
-"""Takes a key of the step, what is wrong with it, and a hint."""
+"""Takes a key of the step, its problem, and a hint."""
 Near = Callable[[str], str | None]
 """Takes what is no step's name, and returns the nearest one as a hint."""
 
@@ -41,7 +41,7 @@ def read_fanout(
     near: Near,
     refuse: Refuse,
 ) -> Fanout | None:
-    """Return what makes a step a group, or None; what is wrong is given to `refuse`."""
+    """Return the fanout of a step, or None; `refuse` receives its problems."""
     if "foreach" in written and "parallel" in written:
         refuse("parallel", "a step has foreach or parallel, not both", None)
     elif "foreach" in written:

@@ -134,7 +134,7 @@ def inputs_schema(graph: "Graph") -> dict[str, Json]:
 
 
 def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
-    """Turn what was typed as `key=value` into values of the declared types.
+    """Turn typed `key=value` texts into values of the declared types.
 
     Unreadable values stay text; `check_inputs` refuses them with everything else.
     """
@@ -145,7 +145,7 @@ def read_inputs(graph: "Graph", texts: Mapping[str, str]) -> dict[str, Json]:
 
 
 def find_problem(value: Json, keys: "DeclaredInput | InputKeys") -> str | None:
-    """Return what is wrong with a value, to follow its name; None if it is valid."""
+    """Return the problem of a value, to follow its name; None if it is valid."""
     problem = type_problem(value, keys.type)
     if problem is None and keys.choices is not None and not _is_among(value, keys.choices):
         allowed = ", ".join(shown(choice) for choice in keys.choices[:_MOST_SHOWN])

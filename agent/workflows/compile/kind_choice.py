@@ -29,7 +29,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("approve", "confirm", "gate"), "approval"),
     **dict.fromkeys(("ask", "question"), "input"),
 }
-"""What other systems call the keys of a step."""
+"""The names of other systems for the keys of a step."""
 
 
 _MOST_UNKNOWN: Final = 100
@@ -140,7 +140,7 @@ def _available(kinds: Mapping[str, KindSpec]) -> str:
 def rendered_parts(
     config: Mapping[str, Any], verbatim: frozenset[tuple[str, ...]], path: Path
 ) -> Iterator[tuple[Path, Any]]:
-    """Yield what of a configuration is rendered, with its path."""
+    """Yield the rendered values of a configuration, with their paths."""
     for key, value in config.items():
         if (key,) in verbatim:
             continue

@@ -239,7 +239,7 @@ def _patterns(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
 
 
 def _reason(error: Any, path: ValuePath) -> str:
-    """Return what is wrong with a schema; the library explains the commonest mistakes badly."""
+    """Return the problem of a schema; the library explains the commonest mistakes badly."""
     value = error.instance
     is_pattern = path[-1:] == ("pattern",) or path[-2:-1] == ("patternProperties",)
     if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:

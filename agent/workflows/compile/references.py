@@ -1,4 +1,4 @@
-"""Checks the names that a workflow's templates read against what will exist when they run."""
+"""Checks the names that a workflow's templates read: will they exist at run time?"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -25,14 +25,14 @@ _STATE_METHODS: Final = "give a default by a filter: state.NAME | default(0)"
 
 
 class Reads(NamedTuple):
-    """What templates read by name: steps, and values of `state`; and whether they read the time."""
+    """The names that templates read: steps, and values of `state`; and whether they read the time."""
 
     steps: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     now: bool = False
 
     def joined(self, other: "Reads") -> "Reads":
-        """Return what both read, each name once."""
+        """Return the names that both read, each once."""
         return Reads(
             tuple(dict.fromkeys((*self.steps, *other.steps))),
             tuple(dict.fromkeys((*self.state, *other.state))),
@@ -126,7 +126,7 @@ class References:
         has_items: bool = False,
         also: Collection[str] = (),
     ) -> Reads:
-        """Check every template in a value; return what they read.
+        """Check every template in a value; return the names they read.
 
         `also` are further names that are known in it.
         """
@@ -146,7 +146,7 @@ class References:
         has_items: bool = False,
         also: Collection[str] = (),
     ) -> Reads:
-        """Check an expression without braces; return what it reads.
+        """Check an expression without braces; return the names it reads.
 
         `also` are further names that are known in it.
         """
@@ -160,7 +160,7 @@ class References:
         also: Collection[str],
         parse: Callable[[str], Expression] = parse_template,
     ) -> Expression | None:
-        """Return a parsed text; report mistakes in it, and go on with what was meant."""
+        """Return a parsed text; report mistakes in it, and go on with the probable intention."""
         roots = {*ROOTS, *ITEM_ROOTS, *also}
         # Most texts have no hyphen: no search for names.
         for written, meant in template_hints.hyphenated(text, roots) if "-" in text else ():

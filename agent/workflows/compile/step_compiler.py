@@ -21,7 +21,7 @@ from agent.workflows.yaml.source import Path, Source
 _NAME = re.compile(NAME_PATTERN.rstrip("$"))
 _SCRIPT = ("script",)
 OWN_OUTPUT = ("output",)
-"""What `set_state` may read besides what every template of its step may."""
+"""Names that `set_state` may read besides those of every template of its step."""
 _MEANT_AS_TEMPLATE = re.compile(
     r"\{\{-?\s*(?:(?:steps|inputs|trigger|task|state)\.[^{}]*|(?:item|parallel_index|parallel_count)\b[^{}]*)\}\}"
 )

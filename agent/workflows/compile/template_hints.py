@@ -30,7 +30,7 @@ _NAMED_BY_AUTHOR: Final = ("steps", "inputs", "state")
 
 
 def corrected(text: str) -> tuple[str, str] | None:
-    """Return what was meant by a text that cannot be parsed, and the rule; None if unknown."""
+    """Return the probable intention of a text that cannot be parsed, and the rule; None if unknown."""
     rules = []
     for pattern, replacement, rule in _OPERATORS:
         changed = _outside_quotes(text, pattern, replacement)

@@ -17,14 +17,14 @@ _WATCH: Final = ("kind", "trigger", "source")
 
 
 def names_of(kind: str, trigger: dict[str, Any]) -> tuple[str, ...]:
-    """Return what the templates of a trigger can read as `trigger.NAME`."""
+    """Return the names that the templates of a trigger can read as `trigger.NAME`."""
     if kind == "schedule":
         return _SCHEDULE
     return (*_WATCH, "items" if trigger.get("per") == "batch" else "item")
 
 
 def find_problems(source: Source, graph: Graph) -> Iterator[Problem]:
-    """Yield what is wrong with the inputs of schedules and watchers."""
+    """Yield the problems of the inputs of schedules and watchers."""
     for kind in ("schedule", "watch"):
         for number, trigger in enumerate(graph.on.get(kind, [])):
             inputs = trigger.get("inputs", {})

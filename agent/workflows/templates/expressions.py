@@ -1,4 +1,4 @@
-"""Templates and expressions, parsed: what they refer to, and how to compute them."""
+"""Templates and expressions, parsed: the names they read, and how to compute them."""
 
 import functools
 from collections.abc import Callable, Mapping

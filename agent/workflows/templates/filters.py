@@ -95,7 +95,7 @@ def _listed(value: Any) -> Any:
 
 
 def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Charge a filter for what it reads and for the text that it makes."""
+    """Charge a filter for its input and for the text that it makes."""
 
     @functools.wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ def _data(value: Any) -> Any:
 
 _DATA: Final = (
     *(str, int, float, type(None), list, tuple, dict),
-    # What Jinja passes to filters that need it, and the value of a missing name.
+    # Arguments that Jinja passes to filters that need them, and the value of a missing name.
     *(Undefined, Context, Environment, EvalContext),
 )
 
@@ -146,7 +146,7 @@ def _sized(_: Context, value: Any) -> Any:
 
 @pass_context
 def _weighed(_: Context, value: Any) -> Any:
-    """Charge what is about to be compared; the compiler puts this around both sides."""
+    """Charge the values of a comparison; the compiler puts this around both sides."""
     value = _listed(value)
     meter().charge(1 + weight(value))
     return value
@@ -273,7 +273,7 @@ def allowed_filters() -> dict[str, Callable[..., Any]]:
 
 
 def metered_tests() -> dict[str, Any]:
-    """Return Jinja's tests by name, charged for what they compare."""
+    """Return Jinja's tests by name, charged for the values they compare."""
     tests: dict[str, Any] = dict(TESTS)
     return {name: _comparing(test) for name, test in tests.items()}
 

@@ -43,7 +43,7 @@ def read_lookup(text: str) -> Path | None:
 
 
 def read_template(text: str) -> tuple[Path, ...] | None:
-    """Return what a text with `{{ }}` looks up; None if it has another form."""
+    """Return the names that a text with `{{ }}` looks up; None if it has another form."""
     if len(text) > MAX_TEMPLATE_CHARS:
         return None
     between = _IN_BRACES.sub("", text)
@@ -53,7 +53,7 @@ def read_template(text: str) -> tuple[Path, ...] | None:
 
 
 def read_expression(text: str) -> tuple[Path, ...] | None:
-    """Return what an expression without braces looks up; None if it has another form."""
+    """Return the names that an expression without braces looks up; None if it has another form."""
     match = _ALONE.fullmatch(text) if len(text) <= MAX_LOOKUP_CHARS else None
     return None if match is None else _lookups([match.groups("")])
 

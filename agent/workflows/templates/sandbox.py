@@ -125,7 +125,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return any(isinstance(owner, kind) and name in names for kind, names in _METHODS.items())
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call what is safe to call, and charge what it made."""
+        """Call a function if that is safe, and charge its result."""
         if isinstance(__obj, Undefined):
             refuse(__obj)
         if not __self.is_safe_callable(__obj):

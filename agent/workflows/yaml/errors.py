@@ -14,13 +14,13 @@ _STRANGE = re.compile(r"found character '(.+)' that cannot start any token")
 
 
 def explain(error: MarkedYAMLError, language: str) -> tuple[Any, str, str | None]:
-    """Return where a text is not YAML, or JSON, why, and what would be right."""
+    """Return where and why a text is not YAML, or JSON, with a hint."""
     problem, context = str(error.problem or ""), str(error.context or "")
     strange = _STRANGE.fullmatch(problem)
     mark = error.problem_mark or error.context_mark
     hint: str | None = None
     if context in _UNENDED and ("<stream end>" in problem or "end of stream" in problem):
-        # The begin of the construct is what helps a person; its end is only the end of the file.
+        # The start of the construct helps a person; its end is only the end of the file.
         mark, message = error.context_mark, _UNENDED[context]
     elif "expected the node content" in problem and "<stream end>" in problem:
         message, hint = "the file ends where a value belongs", "close what is open"

@@ -57,7 +57,7 @@ class Source:
 
     @property
     def language(self) -> str:
-        """What the file is written in, for messages: JSON is read as the YAML that it is."""
+        """The file's format, for messages: JSON is read as YAML."""
         return "JSON" if self.file.endswith(".json") else "YAML"
 
     def problem(

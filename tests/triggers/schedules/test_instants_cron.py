@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.core.clock import SECOND
+from agent.triggers.local_time import to_local
 from agent.triggers.schedules.instants import Timing
-from agent.triggers.schedules.local_time import to_local
 from tests.support.debian_cron import DENSE, SPARSE, ZONES, Minutes, days_before_changes, read_job
 
 FIRST_YEAR = 2024

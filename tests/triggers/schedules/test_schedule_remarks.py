@@ -3,7 +3,7 @@ from datetime import datetime
 import pytest
 
 from agent.core.clock import SECOND, to_iso
-from agent.triggers.schedules.local_time import zone_name
+from agent.triggers.local_time import zone_name
 from agent.triggers.schedules.schedule_remarks import Preview, preview_triggers
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.graph import Graph, Step

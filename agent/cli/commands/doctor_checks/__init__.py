@@ -5,6 +5,6 @@
   holds. `deep_check`: `--deep`, every promise of the engine over the whole database (`agent.tasks.checker`).
 - `executor_checks`, `mail_checks`, `message_checks`: whether what workflows name can be reached.
 
-A check yields what it looked at, whether that is well, and what to do if not. They may import everything but
+A check yields a subject, its state, and a message with the remedy. They may import everything but
 commands. Channels and triggers bring their own: `agent.channels.health_checks`, `agent.triggers.health_checks`.
 """

@@ -1,4 +1,4 @@
-"""What `agent doctor` says about backups, and about what a restore still holds."""
+"""The checks of `agent doctor` on backups, and on tasks that a restore still holds."""
 
 from collections.abc import Iterator
 

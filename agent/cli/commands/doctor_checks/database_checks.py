@@ -1,4 +1,4 @@
-"""What `agent doctor` checks of the database: that it can be written, its owner, its tasks, its space."""
+"""The checks of `agent doctor` on the database: can it be written, its owner, its tasks, its space."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from agent.store.db.database import Connection, Database
 
 Check = tuple[str, str, str]
-"""What was checked, its state, and a message."""
+"""A subject, its state, and a message."""
 
 _NO_SPACE_BYTES: Final = 64 * 1024
 _LONG_TRANSACTION_SECONDS: Final = 300.0

@@ -1,4 +1,4 @@
-"""The checks of `agent doctor` and `agent validate` on executors: what a step's executor lacks."""
+"""The checks of `agent doctor` and `agent validate` on executors: missing libraries, settings or access."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING

@@ -58,7 +58,7 @@ class FoldedGraph:
 
 
 def fold(steps: Sequence[GraphStep]) -> FoldedGraph:
-    """Decide what becomes one box."""
+    """Decide which steps share a box."""
     parents = reduced([step.parents for step in steps])
     ranks = _ranks(steps, parents)
     layers = layers_of(parents)

@@ -1,4 +1,4 @@
-"""A graph as boxes and curves with positions: what a template writes as SVG."""
+"""A graph as boxes and curves with positions, which a template writes as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _PLURALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A step to draw: how it stands in its graph, and what is written beside its name."""
+    """A step to draw: its place in the graph, and the text beside its name."""
 
     step: GraphStep
     note: str = ""
@@ -88,7 +88,7 @@ class GraphDrawing:
 
     @property
     def summary(self) -> str:
-        """What the drawing shows, for those who do not see it."""
+        """The drawing as text, for screen readers."""
         steps = f"{self.step_count} step{'s' * (self.step_count != 1)}"
         if len(self.boxes) == self.step_count:
             return f"Graph of {steps}"

@@ -1,4 +1,4 @@
-"""The margin of a list of steps: lanes that show what flows from each row to later ones.
+"""The margin of a list of steps: lanes that show the dependencies from each row to later ones.
 
 It is the drawing of the terminal (`agent.workflows.draw`) with curves. Each row is drawn by itself, as
 high as it is: lanes that go on below the row's head are stretched by the browser.

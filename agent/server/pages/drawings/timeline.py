@@ -184,7 +184,7 @@ def _busy(spans: Sequence[Span], first: int, last: int) -> list[tuple[int, int]]
 
 
 def _gaps(busy: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the longest times between, if they are long beside what ran."""
+    """Return the longest idle times, if they are long in comparison with the running times."""
     active = sum(end - start for start, end in busy)
     least = max(active * _WORTH_SQUEEZING, (last - first) * GAP_PERCENT / 100)
     between = [(left[1], right[0]) for left, right in itertools.pairwise(busy)]

@@ -1,4 +1,4 @@
-"""Short messages about what an action did, shown once on the page that follows it."""
+"""Short messages about the effect of an action, shown once on the page that follows it."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -79,7 +79,7 @@ class PageRegistry(RouteRegistry):
                     lambda: act(request, form),
                     lambda path: rendering.redirect_again(request, path),
                 )
-                # The next page must show what was changed, also where no event tells of it.
+                # The next page must show the change, also where no event reports it.
                 request.app.state.renderings.clear()
                 return response
 

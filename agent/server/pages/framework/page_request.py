@@ -15,7 +15,7 @@ Form = dict[str, str]
 
 @dataclass(slots=True)
 class PageRequest:
-    """The address of a page and what its viewer may do: viewers who may do the same share a rendering."""
+    """The address of a page and its viewer's scopes: viewers with the same scopes share a rendering."""
 
     context: Context
     path: str

@@ -1,4 +1,4 @@
-"""Responses with pages: filled templates, with what belongs to one viewer, and their headers."""
+"""Responses with pages: filled templates, with each viewer's own values, and their headers."""
 
 import gzip
 import hashlib
@@ -92,7 +92,7 @@ async def respond_again(
     prefix: str = "",
     query: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the page of a form that was refused, with the problem; raise what is not about the form."""
+    """Return the page of a form that was refused, with the problem; raise errors that are not about the form."""
     problem = problem_of(error)
     if problem.status_code not in (409, 422):
         raise error
@@ -130,7 +130,7 @@ def redirect_again(request: Request, path: str) -> Response:
     """Return the response to a form that was sent before: where the first led to."""
     notices: Notices = request.app.state.notices
     if not notices.has(caller(request)):
-        # Otherwise the browser has not shown yet what the first did, as after a double click.
+        # Otherwise the browser has not shown the first answer yet, as after a double click.
         add_notice(request, "This form was sent before. Nothing was done a second time.")
     return redirect(request, path)
 
@@ -219,7 +219,7 @@ def _fill(template: str, request: PageRequest, data: Mapping[str, Any]) -> str:
 def _viewed(
     request: Request, text: str, digest: str, status: int, *, is_conditional: bool
 ) -> Response:
-    """Return a rendering with what belongs to its viewer, or 304 if the viewer has it already."""
+    """Return a rendering with its viewer's own values, or 304 if the viewer has it already."""
     csrf, notices = csrf_of(request), ""
     if REFRESH not in request.headers:
         # A page that refreshes itself has shown its notices, and takes none of the next page.
@@ -243,7 +243,7 @@ def _viewed(
 
 def _notice(notice: Notice, zone: tzinfo | None) -> str:
     text = str(escape(harmless(notice.text)))
-    # What was started, retried or forked is a link: the whole id says nothing to a person.
+    # A started, retried or forked task is a link: its whole id means nothing to a person.
     text = _AS_TASK.sub(_task_link, text)
     text = _INSTANT.sub(lambda match: _time(match, zone), text)
     return f'<p class="notice {notice.tone}" role="status">{text}</p>'

@@ -48,7 +48,7 @@ def by_latest_event(connection: Connection, _: PageRequest) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A page as it is shown, with marks for what differs between viewers."""
+    """A page as it is shown, with marks for values that differ between viewers."""
 
     text: str
     digest: str
@@ -76,7 +76,7 @@ class Renderings:
         """How many renderings were made."""
 
     def clear(self) -> None:
-        """Forget everything: what was changed may not show in a version."""
+        """Drop all renderings: a change may leave a page's version unchanged."""
         self._kept.clear()
         self._bytes = 0
 
@@ -118,7 +118,7 @@ class Renderings:
         kept: Rendering | None,
     ) -> Rendering:
         def read(connection: Connection) -> _Read:
-            # The cursor first: what is read after it is at least as new.
+            # The cursor first: rows read after it are at least as new.
             cursor = views.latest_event(connection)
             open_questions = approval_rows.count_pending(connection, 100)
             version = (page.version(connection, request), open_questions)

@@ -1,4 +1,4 @@
-"""The content security policies of pages: what a browser may load and run for them. The only place that has them."""
+"""The content security policies of pages. No other module has any."""
 
 import base64
 import hashlib

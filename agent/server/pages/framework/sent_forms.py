@@ -23,7 +23,7 @@ _MAX_KEPT: Final = 2000
 
 
 def key_of(request: Request, form: Form) -> str | None:
-    """Return what a repetition of a form is known by; None if the form has no key."""
+    """Return the key by which a repeated form is recognised; None if the form has none."""
     if not form.get(FIELD):
         return None
     # The form has the CSRF token of its session: no other session can take the key.

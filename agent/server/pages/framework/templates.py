@@ -84,7 +84,7 @@ def one_line(value: Any, most: int = _MOST_SHOWN) -> str:
 
 
 def tool_answer(response: Any) -> Any:
-    """Return what a tool answered: the text that the model read, as a value where it is JSON."""
+    """Return the answer of a tool: the text that the model read, as a value where it is JSON."""
     if not isinstance(response, dict) or list(response) != ["text"]:
         return response
     text = response["text"]
@@ -129,7 +129,7 @@ def breakable(name: str) -> Markup:
 
 
 def dollars(amount: float) -> str:
-    """Write an amount of money: cents, or what is left of them where there are none."""
+    """Write an amount of money: with two decimals, small amounts with four."""
     return f"${amount:,.2f}" if amount == 0 or abs(amount) >= 0.1 else f"${amount:,.4f}"
 
 

@@ -111,7 +111,7 @@ def shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
 
 
 def edit_fields(approval: dict[str, Json], typed: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the fields for the editable values, with what was typed before."""
+    """Return the fields for the editable values, with the text typed before."""
     return [
         {
             "id": f"edit-{number}",

@@ -1,4 +1,4 @@
-"""Budgets that are used up, as cards: whose budget it is, what is used of it, and which limit to raise."""
+"""Budgets that are used up, as cards: the owner, the use, and the limit to raise."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from agent.tasks.read_models.task_documents import AmbiguousIdError
 
 _MOST: Final = 20
 _LIMITS: Final = {"--tokens": "tokens", "--usd": "usd", "--time": "minutes"}
-"""The field that raises what a command's option raises."""
+"""The field for the limit that a command's option raises."""
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def question(connection: Connection, request: PageRequest) -> dict[str, Any]:
 
 @pages.action("/questions/{approval_id}/answer", scope="approve")
 async def answer_question(request: Request, form: Form) -> Response:
-    """Answer a question; a refused answer shows the question again with what was typed."""
+    """Answer a question; a refused answer shows the question again with the typed text."""
     context, approval_id = context_of(request), request.path_params["approval_id"]
     document = await context.read_pool.read(
         lambda connection: approval_documents.approval_document(connection, approval_id)

@@ -1,4 +1,4 @@
-"""Questions as cards: exactly what will be done, what differs from the last time, fields and buttons.
+"""Questions as cards: the exact action, its differences from the last time, fields and buttons.
 
 The inbox shows all of them, a task's page its own; both use `question.html`.
 """
@@ -45,7 +45,7 @@ class Card:
 
     document: dict[str, Json]
     request: list[tuple[str, str]]
-    """What will be done, part by part."""
+    """The action, part by part."""
     is_short: bool
     diff: list[DiffLine] | None
     """Against the last approved request of the same step; empty: the same. None: there is none."""

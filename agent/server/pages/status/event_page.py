@@ -1,4 +1,4 @@
-"""Events: what happens, the newest first, by type and task."""
+"""Events, the newest first, by type and task."""
 
 import re
 from typing import Any, Final
@@ -21,7 +21,7 @@ pages = PageRegistry("events")
 
 _PAGE: Final = 50
 TYPES: Final = ("task", "step", "tool_call", "approval", "budget", "state", "worker", "schedule")
-"""What the types of events begin with."""
+"""Prefixes of the types of events."""
 _HIDDEN: Final = frozenset({"output"})
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -1,4 +1,4 @@
-"""Health: what is wrong and what to do about it, then workers, channels, queue and database."""
+"""Health: problems with advice, then workers, channels, queue and database."""
 
 import shutil
 from dataclasses import dataclass

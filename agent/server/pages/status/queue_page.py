@@ -1,4 +1,4 @@
-"""Queues of external workers: what waits, who works on what, and dead letters with the way back."""
+"""Queues of external workers: queued work, leases, and dead letters with a button to retry them."""
 
 from collections import Counter
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Spend: what models cost, by day, workflow and model, and how much of the budgets is left."""
+"""Spend: the cost of models by day, workflow and model, and the rest of the budgets."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ _MOST_PAUSED: Final = 20
 
 @pages.page("/spend", "spend.html", every_seconds=EVERY_SECONDS)
 def spend_page(connection: Connection, request: PageRequest) -> Document:
-    """Return what was used in the chosen number of days."""
+    """Return the use in the chosen number of days."""
     days = _PERIODS.get(request.query.get("days", ""), 30)
     now = request.context.database.clock.now()
     today = datetime.fromtimestamp(now / SECOND, UTC).date()
@@ -63,7 +63,7 @@ def spend_page(connection: Connection, request: PageRequest) -> Document:
 
 
 def _table(calls: Sequence[CallSpend], key: str) -> list[Document]:
-    """Return what each workflow or model used, the most expensive first."""
+    """Return the use of each workflow or model, the most expensive first."""
     rows: dict[str, Document] = {}
     for call in calls:
         name = getattr(call, key)

@@ -19,7 +19,7 @@ pages = PageRegistry("budget-action")
 
 @pages.action("/tasks/{task_id}/budget", scope="approve")
 async def raise_budget(request: Request, form: Form) -> Response:
-    """Raise a budget and let its tasks go on; a refused form is shown again with what was typed."""
+    """Raise a budget and let its tasks go on; a refused form is shown again with the typed text."""
     context, task_id = context_of(request), request.path_params["task_id"]
     back = rendering.back_of(form)
     try:

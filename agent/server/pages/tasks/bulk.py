@@ -1,4 +1,4 @@
-"""Actions on many tasks at once: first a page that says what will happen to each, then the action."""
+"""Actions on many tasks at once: first a page with the effect on each, then the action."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _PAST: Final = {
 
 @pages.page("/tasks/bulk", "bulk.html", scope="operate")
 def preview(connection: Connection, request: PageRequest) -> dict[str, Any]:
-    """Return what a command would do to each chosen task."""
+    """Return the effect of a command on each chosen task."""
     command = request.query.get("do", "")
     if command not in COMMANDS:
         raise Problem(422, "invalid", "choose what to do: cancel, retry, pause or resume")
@@ -111,7 +111,7 @@ def _chosen(connection: Connection, request: PageRequest) -> list[str]:
 
 
 def _consequence(command: str, status: str, counts: dict[str, int]) -> tuple[str, str]:
-    """Return what a command does in a state (act, same, refuse), and in words."""
+    """Return the effect of a command in a state (act, same, refuse), and its description."""
     cell = state_table.COMMANDS[command][status]
     if cell.effect != "act":
         return cell.effect, cell.message

@@ -1,4 +1,4 @@
-"""Forking a task: choose the step to start from, see what is repeated, and edit the input."""
+"""Forking a task: choose the step to start from, see the repeated effects, and edit the input."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ pages = PageRegistry("fork")
 
 @pages.page("/tasks/{task_id}/fork", "fork.html", scope="operate")
 def fork_page(connection: Connection, request: PageRequest) -> Document:
-    """Return the steps to start from, and what a fork from the chosen one repeats."""
+    """Return the steps to start from, and the effects that a fork from the chosen one repeats."""
     graphs = request.context.graphs
     task = task_overview.task_overview(connection, request.params["task_id"], graphs)
     graph = graphs.get(connection, task["workflow"], task["version"])

@@ -57,13 +57,13 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class StepList:
-    """All rows, and what there is of each status."""
+    """All rows, and the number of each status."""
 
     rows: list[StepRow]
     lanes: LaneDrawing
     summary: str
     left_out: int
-    """Steps beyond what a page shows."""
+    """Steps that the page leaves out."""
 
 
 def step_list(task: Document) -> StepList:

@@ -1,4 +1,4 @@
-"""The page of one step: each attempt with what it was given, what it did and what came of it."""
+"""The page of one step: each attempt with its input, its calls and its outcome."""
 
 from typing import Any, Final
 

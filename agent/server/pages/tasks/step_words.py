@@ -1,4 +1,4 @@
-"""How pages say what steps do and wait for: statuses, reasons and durations in words."""
+"""The states of steps in words for pages: statuses, reasons and durations."""
 
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ ORDER: Final = (
     "canceled",
     "pending",
 )
-"""Statuses of steps as pages list them: what needs attention first."""
+"""Statuses of steps in the order of pages: those that need attention first."""
 WORDS: Final = {
     "succeeded": "done",
     "pending": "not started",
@@ -68,7 +68,7 @@ def reason(step: Document, task_status: str) -> str:
 
 
 def waiting(on: Document) -> str:
-    """Return what a step waits for, in one line."""
+    """Describe the wait of a step, in one line."""
     match waits.from_document(on):
         case Signal(name):
             return f"waits for the signal {name!r}"

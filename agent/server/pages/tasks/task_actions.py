@@ -1,4 +1,4 @@
-"""What the buttons of a task's page do: the operator's commands."""
+"""The actions behind the buttons of a task's page: the operator's commands."""
 
 from collections.abc import Callable
 from typing import Final, get_args
@@ -70,7 +70,7 @@ _add("signal", _signal)
 
 @pages.action("/tasks/{task_id}/steps/{name}/resolve", scope="approve")
 async def resolve(request: Request, form: Form) -> Response:
-    """Say what became of an effect whose result is unknown."""
+    """Resolve an effect whose result is unknown, by a person's verdict."""
     task_id, name = request.path_params["task_id"], request.path_params["name"]
     by = caller(request).name
 

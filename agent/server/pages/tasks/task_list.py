@@ -87,7 +87,7 @@ def filter_of(query: Mapping[str, str], now: int) -> TaskFilter:
 
 
 def _page(connection: Connection, request: PageRequest, workflows: list[str]) -> dict[str, Any]:
-    """Return a page: what is searched for is part of an id, a workflow, or a text of a task."""
+    """Return a page: the search finds parts of ids, workflows, and texts of tasks."""
     wanted = filter_of(request.query, request.context.database.clock.now())
     search = request.query.get("search", "").strip()[: read_model.MAX_SEARCH]
     cursor = (request.query.get("cursor") or "")[:100] or None
@@ -117,7 +117,7 @@ def _message(stored: str) -> str:
 
 
 def _wait(task: dict[str, Any]) -> tuple[str, str]:
-    """Return what a task waits for in words, with the instant apart: browsers write local times."""
+    """Describe the wait of a task, with the instant as a separate value: browsers write local times."""
     until = ""
 
     def moment(instant: str) -> str:

@@ -1,4 +1,4 @@
-"""The page of one task: what it does, what it waits for, how it went, and what can be done."""
+"""The page of one task: its state, its waits, its history and its commands."""
 
 from collections.abc import Hashable
 from typing import Any, Final
@@ -104,7 +104,7 @@ def _signals(task: Document) -> list[Document]:
 
 
 def _waits(task: Document) -> list[Document]:
-    """Return what the task waits for that no card below asks for: timers, children, retries."""
+    """Return the waits that have no card below: timers, children, retries."""
     waits = []
     for wait in task["waiting_on"]:
         on = from_document(wait)

@@ -1,4 +1,4 @@
-"""Schedules and watchers: what they started, what comes next, and what a person can do about it."""
+"""Schedules and watchers: their firings, their next times, and commands on them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,7 +31,7 @@ Document = dict[str, Any]
 pages = PageRegistry("triggers")
 
 EVERY_SECONDS: Final = 20.0
-"""What changes without an event: the next instant, the last poll."""
+"""Values that change without an event: the next instant, the last poll."""
 _PAGE: Final = 25
 _FIRINGS: Final = 30
 _MOST_INSTANTS: Final = 50
@@ -154,7 +154,7 @@ async def pause_trigger(request: Request, form: Form) -> Response:
 
 @pages.action("/triggers/{trigger_id}/resume", scope="operate")
 async def resume_trigger(request: Request, form: Form) -> Response:
-    """Resume a trigger, with or without what came in the pause."""
+    """Resume a trigger, with or without the firings of the pause."""
     return await _give(request, form, TriggerRequest("resume", catch_up="catch_up" in form))
 
 
@@ -184,7 +184,7 @@ async def backfill_trigger(request: Request, form: Form) -> Response:
 
 @pages.action("/triggers/{trigger_id}/check", scope="operate")
 async def check_trigger(request: Request, form: Form) -> Response:
-    """Poll a watcher, record nothing, and show what would follow."""
+    """Poll a watcher, record nothing, and show the runs it would start."""
     trigger_id = request.path_params["trigger_id"]
     try:
         check = await context_of(request).watcher_checks.check(trigger_id)
@@ -199,7 +199,7 @@ async def _simple(request: Request, form: Form, verb: TriggerVerb) -> Response:
 
 
 async def _give(request: Request, form: Form, command: TriggerRequest) -> Response:
-    """Give a command and show the trigger again, with what was done or why it was not."""
+    """Run a command and show the trigger again, with the result or the refusal."""
     trigger_id = request.path_params["trigger_id"]
     context = context_of(request)
     try:

@@ -1,3 +1,3 @@
-"""Pages of workflows: `workflow_pages` shows what can be started, its source and versions, and the form that runs it;
+"""Pages of workflows: `workflow_pages` lists workflows and shows one with its source, its versions, and the form that runs it;
 `workflow_files` shows files that cannot be used, `yaml_colours` colours sources.
 """

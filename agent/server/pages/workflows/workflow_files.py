@@ -71,7 +71,7 @@ def source_lines(text: str, problems: tuple[Problem, ...] = ()) -> list[SourceLi
 
 
 def _trigger_lines(lines: list[str]) -> set[int]:
-    """Return the numbers of the lines of `on:`, which says what starts the workflow."""
+    """Return the numbers of the lines of `on:`, the triggers of the workflow."""
     found: set[int] = set()
     is_inside = False
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""Workflows: what can be started, how it is written, how its versions differ, and a form that runs it."""
+"""Workflows: a list, and each with its source, its versions, and a form that runs it."""
 
 import difflib
 import json

@@ -1,6 +1,6 @@
 """Colours for the sources of workflows: keys, comments and templates stand out.
 
-It reads line by line and never fails: what it does not recognise is plain text. It decides nothing but
+It reads line by line and never fails: unknown text stays plain. It decides nothing but
 colours, so that a file with mistakes is shown too.
 """
 
@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from agent.core.escape import harmless
 
 _LONGEST: Final = 500
-"""Characters of a line that is read; what a search takes grows with the square of the length."""
+"""Longest line that is coloured: the time of a search grows with the square of the length."""
 _TEMPLATE: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _TOKEN: Final = re.compile(
     r"""(?P<comment>(?:^|(?<=\s))\#.*)

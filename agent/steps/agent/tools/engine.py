@@ -76,7 +76,7 @@ def make_tools(name: str, config: EngineTool) -> list[AgentTool]:
                 _yes if verb.acts else _no,
                 start,
                 on_unknown="retry",
-                # `approve` of the definition concerns what acts.
+                # `approve` of the definition concerns tools that act.
                 approve=None if verb.acts else "never",
             )
         )

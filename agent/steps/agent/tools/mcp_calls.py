@@ -40,13 +40,13 @@ class Elicitations:
         self._problem: DefiniteFailure | None = None
 
     def begin(self, answers: Mapping[str, Json]) -> None:
-        """Begin a call, with the answers to what earlier rounds of it asked."""
+        """Begin a call, with the answers to the questions of its earlier rounds."""
         self._answers = answers
         self._asked, self._problem = {}, None
 
     @property
     def asked(self) -> dict[str, Json]:
-        """What this call asked and has no answer to; raise `DefiniteFailure` if no person can give one."""
+        """Unanswered questions of this call; raise `DefiniteFailure` if no person can answer them."""
         if self._problem is not None:
             raise self._problem
         return self._asked
@@ -142,7 +142,7 @@ def _content(result: "CallToolResult") -> ToolContent:
 
 
 def _responses(result: "InputRequiredResult", elicitations: Elicitations) -> "InputResponses":
-    """Return the answers to what a result requires, as far as there are any."""
+    """Return the known answers to the questions of a result."""
     from mcp_types import ElicitRequest
 
     responses: InputResponses = {}

@@ -180,7 +180,7 @@ def _accept_any_result(client: "Client") -> None:
 @asynccontextmanager
 async def _transport(name: str, context: StepContext) -> "AsyncIterator[Transport]":
     settings = _settings(name, context)
-    # The SDK logs what it receives, which may be a server's secret.
+    # The SDK logs received messages, which may hold a server's secret.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     values: dict[str, Any] = {"env": settings.env, "headers": settings.headers}
     values = await context.secrets.read(values, frozenset(references(values)))

@@ -23,7 +23,7 @@ def bind_call(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_coroutine(name: str, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return a coroutine function for a function of a call; what it raises ends its attempt only."""
+    """Return a coroutine function for a function of a call; its exceptions end its attempt only."""
 
     async def awaited(call: Any) -> Any:
         result = bind_call(function)(call)

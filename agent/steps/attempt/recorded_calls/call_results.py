@@ -1,4 +1,4 @@
-"""What is recorded of a call that has ended: its response or its error, without secrets."""
+"""The record of a call that has ended: its response or its error, without secrets."""
 
 from agent.core.state_machine import CallStatus
 from agent.steps.attempt import spans

@@ -1,4 +1,4 @@
-"""What follows a call whose result was never recorded: the step's `on_unknown`.
+"""Applies the step's `on_unknown` to a call whose result was never recorded.
 
 Such a call may have happened. Nothing is sent before the earlier send must be over (`expires_at`).
 Then the policy applies:
@@ -31,7 +31,7 @@ from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Waiting
 
 
 class UnknownPolicy:
-    """Decides what an attempt does about one unknown call."""
+    """Decides the next action of an attempt about one unknown call."""
 
     def __init__(
         self, attempt_input: AttemptInput, services: Services, secrets: Secrets, checkpoint: Json
@@ -46,7 +46,7 @@ class UnknownPolicy:
     ) -> Outcome | CallAnswer | None:
         """Return the attempt's outcome, the call's answer, or None when the call is to be made.
 
-        `changed_request` is what the step would send now, if that is another request.
+        `changed_request` is the request that the step would send now, if it differs.
         """
         policy = request.on_unknown
         if request.lookup is not None and changed_request is None:
@@ -79,7 +79,7 @@ class UnknownPolicy:
     def _resolve_found(
         self, call: RecordedCall, lookup_result: Applied | DefiniteFailure | EndCallError
     ) -> Outcome | CallAnswer:
-        """Record what came of a call that an executor ran; raise its failure."""
+        """Record the result of a call that an executor ran; raise its failure."""
         if isinstance(lookup_result, Applied):
             return self._resolve_applied(call, lookup_result)
         if isinstance(lookup_result, EndCallError):

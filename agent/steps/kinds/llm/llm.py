@@ -1,6 +1,6 @@
 """The `llm` kind: one question to a model, whose answer is checked before it counts.
 
-After an invalid answer the step asks again (`retry`), shows the model what is wrong with it
+After an invalid answer the step asks again (`retry`), shows the model the problem
 (`repair`), or fails (`fail`). Every question is a journaled call, so that no later attempt asks what
 has been answered already.
 """
@@ -92,7 +92,7 @@ def instruction(schema: dict[str, Any] | None) -> str:
 
 
 def _repair(answer: ModelAnswer, error: StepError) -> tuple[Message, Message]:
-    """Return the messages that show the model its own answer and what is wrong with it."""
+    """Return the messages that show the model its own answer and the problem."""
     shown = answer.message().text[:_MAX_SHOWN]
     text = (
         f"That answer cannot be used: {error.message}\n"

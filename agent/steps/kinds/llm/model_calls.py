@@ -1,7 +1,7 @@
 """Journaled calls of models, for every kind that asks a model. Entry point: `ask`.
 
-A call is repeatable, at the price of paying twice. Its intent reserves what it may use at most, and
-its result says what it used. A recorded call is answered from the record.
+A call is repeatable, at the price of paying twice. Its intent reserves the most that it may use, and
+its result has the actual use. A recorded call is answered from the record.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def model_named(context: StepContext, name: str | None) -> Model:
 
 
 async def load(context: StepContext, name: str | None) -> None:
-    """Import the SDK of a model's provider in a thread; what cannot be used fails at the call."""
+    """Import the SDK of a model's provider in a thread; a missing one fails at the call."""
     with contextlib.suppress(DefiniteFailure, ModelError):
         model = model_named(context, name)
         if model.key is not None:
@@ -97,7 +97,7 @@ async def load(context: StepContext, name: str | None) -> None:
 
 
 def answer_tokens(context: StepContext, model: Model, max_tokens: int | None) -> int:
-    """Return the longest answer in tokens: what the step says, or the default within the model's limit."""
+    """Return the longest answer in tokens: the step's own, or the default within the model's limit."""
     limit = model.max_output_tokens
     if max_tokens is None:
         default = context.services.models.max_tokens
@@ -116,7 +116,7 @@ async def ask(
     *,
     is_conversation: bool = False,
 ) -> ModelAnswer:
-    """Ask a model once, as a journaled call; `body` is what the record shows of the request.
+    """Ask a model once, as a journaled call; `body` is the recorded form of the request.
 
     The body should not grow with the conversation. An attempt with another body asks again, unless
     the call is part of a conversation and later calls are on record. Failures are
@@ -202,7 +202,7 @@ def _reservation(
 async def _perform(
     context: StepContext, model: Model, request: ModelRequest, seconds: float
 ) -> MeasuredResponse:
-    """Ask the provider; return the answer with what it used."""
+    """Ask the provider; return the answer with its use."""
     key = None
     if model.key is not None:
         try:
@@ -248,7 +248,7 @@ def _document(reply: Reply, secrets: Secrets, limit_bytes: int) -> dict[str, Jso
         "model": reply.model,
     }
     if reply.request_id is not None and None in (reply.tokens_in, reply.tokens_out):
-        # Otherwise it is recorded with what the call used.
+        # Otherwise it is recorded with the use of the call.
         document["request_id"] = reply.request_id
     uses: list[Json] = [
         {"id": use.id, "name": use.name, "arguments": use.arguments} for use in reply.tool_uses

@@ -1,4 +1,4 @@
-"""What agents have written and started through tools, beside the calls that did it; for the checker."""
+"""Memories and tasks that agents made through tools, beside their calls; for the checker."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the checker reads about messages and about where tasks were started."""
+"""The checker's reads about messages and the chat origins of tasks."""
 
 from agent.store.db.database import Connection
 

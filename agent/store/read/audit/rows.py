@@ -85,7 +85,7 @@ class StepFacts:
 
     @property
     def wait(self) -> Wait | None:
-        """What it waits on, or waited on last."""
+        """Its present or last wait."""
         return waits.parse(self.waiting_on)
 
 

@@ -122,7 +122,7 @@ def _page(connection: Connection, last: str, since: int | None) -> list[AuditRow
 
 
 def _read(connection: Connection, page: dict[str, AuditRows], span: tuple[str, str] | None) -> None:
-    """Add to tasks what belongs to them; rows of a task outside the page are left out."""
+    """Add to tasks their rows; rows of a task outside the page are left out."""
     for task, row in _rows_of(connection, page, span, _STEPS, task_column=1):
         task.step_rows.append(row)
     for task, row in _rows_of(connection, page, span, _EVENTS):

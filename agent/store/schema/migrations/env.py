@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: always on the connection, and in the transaction, it was given."""
+"""Alembic's script: it migrates on the connection, and in the transaction, of the caller."""
 
 from alembic import context
 

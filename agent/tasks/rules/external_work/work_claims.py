@@ -61,9 +61,9 @@ def most_candidates(claims: Sequence[WorkClaim]) -> int:
 
 
 def find_candidates(claims: Sequence[WorkClaim], claimed: Rows, queued: Rows) -> Candidates:
-    """Return what claims may get.
+    """Return the work that claims may get.
 
-    `claimed` is what their tokens have got before, `queued` the first work of their queues; both were
+    `claimed` is the work that their tokens have already got, `queued` the first work of their queues; both were
     read without locks.
     """
     repeated: dict[WorkClaim, list[Candidate]] = {}
@@ -91,7 +91,7 @@ def grant(
 ) -> list[tuple[WorkClaim, ClaimResult]]:
     """Lease candidates to claims, in the order of both; the tasks in memory are locked.
 
-    `context` has what workers need to know besides the rows, by the id of the work.
+    `context` has further facts for workers besides the rows, by the id of the work.
     """
     left = list(candidates.queued)
     granted: list[tuple[WorkClaim, list[tuple[LockedTask, StepRow, WorkRow]]]] = []
@@ -162,7 +162,7 @@ def _held(
 
 
 def _describe(locked: LockedTask, step: StepRow, row: WorkRow, context: WorkContext) -> LeasedWork:
-    """Add to a row what its worker needs to know."""
+    """Add to a row the further facts for its worker."""
     definition = locked.definition(step)
     intent = work_leases.intent_of(row)
     return LeasedWork(

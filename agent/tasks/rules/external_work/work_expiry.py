@@ -27,7 +27,7 @@ such a process until its server is up, and another one may answer."""
 
 
 def check(tx: Connection, locked: LockedTask, step: StepRow, answered: AnsweredTime | None) -> None:
-    """Do what is due about the work that a step waits on: its lease expires, or is checked later."""
+    """Check the work that a due step waits on: its lease expires, or is checked again later."""
     on = step.wait
     assert isinstance(on, Work)
     work_leases.load(tx, locked, [on.work_id])

@@ -69,7 +69,7 @@ def _intent_document(offered: WorkOffer) -> dict[str, Json]:
 
 
 def intent_of(row: WorkRow) -> dict[str, Any] | None:
-    """Return what is recorded of the call that the work is; None where it is no call."""
+    """Return the record of the call that the work is; None where it is no call."""
     document: dict[str, Any] | None = None if row.intent is None else json.loads(row.intent)
     return document
 

@@ -1,4 +1,4 @@
-"""The calls of external workers, as parts of a commit, and what each of them did.
+"""The calls of external workers, as parts of a commit, and their results.
 
 `WorkClaim` asks for work; a `LeaseCall` is any request of the worker that holds a lease. Both are applied
 by `work_claims` and `lease_calls` under the locks of the tasks. A part never fails a commit: what cannot
@@ -25,7 +25,7 @@ LeaseVerb = Literal[
     "release",
     "ask",
 ]
-"""What the holder of a lease requests; in the API the last part of the path."""
+"""The request of a lease's holder; in the API the last part of the path."""
 LostReason = Literal["unknown", "expired", "released", "ended", "withdrawn"]
 
 
@@ -45,7 +45,7 @@ def new_lease_id(row: WorkRow) -> str:
 
 
 def parse_lease(lease_id: str) -> LeaseAddress | None:
-    """Return where the work of a lease stands; None for what is no id of a lease."""
+    """Return the address of a lease's work; None for a text that is no id of a lease."""
     parts = lease_id.split(".")
     if len(parts) != 5 or not all(part.lstrip("-").isdigit() for part in parts[2:4]):
         return None
@@ -88,7 +88,7 @@ class LeasedWork:
 
 @dataclass(slots=True)
 class ClaimResult:
-    """What a claim got; the rows are as the transaction leaves them."""
+    """The result of a claim; the rows are as the transaction leaves them."""
 
     leased: list[LeasedWork] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ class LeaseCall:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """What a call on a lease did."""
+    """The result of a call on a lease."""
 
     lost: LostReason | None = None
     """Why the lease does not count any more; nothing has changed then."""

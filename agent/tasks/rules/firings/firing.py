@@ -2,7 +2,7 @@
 
 `fire` applies plans (`trigger_update`) under the locks of their triggers: the firings, their tasks, the
 cursor and the next time change in one transaction, or nothing does. A plan for another version of the
-trigger is *stale* and changes nothing. What depends on other tasks, the overlap, is decided under the
+trigger is *stale* and changes nothing. The overlap, which depends on other tasks, is decided under the
 locks too (`trigger_firing`).
 
 In the daemon this is a part of the worker's commit; elsewhere `Operator.fire` runs it in a transaction

@@ -1,4 +1,4 @@
-"""What becomes of one plan on one locked trigger: started, queued or skipped, as its overlap says.
+"""Applies one plan to one locked trigger: its runs are started, queued or skipped, by its overlap.
 
 `firing` applies many plans in one transaction; a `TriggerFiring` decides one of them. It reads nothing but
 the endings of the trigger's last tasks, and writes nothing: its rows are collected for `firing`.
@@ -97,7 +97,7 @@ class TriggerFiring:
         self._starting: list[_Starting] = []
 
     def decide(self, taken: set[str]) -> None:
-        """Give every run of the plan its fate, then start what may leave the queue.
+        """Give every run of the plan its fate, then start the queued runs that may start.
 
         `taken` are the keys that have a fate already: no run starts for them.
         """
@@ -161,7 +161,7 @@ class TriggerFiring:
             self.result.superseded = list(self._open)
 
     def _is_due(self, queued: QueuedRun) -> bool:
-        # What a clock that ran ahead has queued must not wait until that time comes.
+        # Runs that a clock ahead of time has queued must not wait until that time comes.
         return queued.due_at <= self._now or queued.recorded_at > self._now + CLOCK_ERROR_US
 
     def _start(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Plans for triggers: what becomes of due instants and new items, and what a plan did.
+"""Plans for triggers: the fates of due instants and new items, and the result of a plan.
 
 A plan is made outside of any transaction, from a trigger at one version; `firing` applies it.
 
@@ -26,7 +26,7 @@ class Run:
     due_at: int
     input: dict[str, Json]
     context: dict[str, Json]
-    """What the task sees as `trigger`."""
+    """The task's `trigger`."""
     workflow_version: int
     is_late: bool = False
     ignores_overlap: bool = False
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(slots=True, eq=False)
 class TriggerUpdate:
-    """What becomes of a trigger's due instants or new items.
+    """The fates of a trigger's due instants or new items.
 
     Without a version it adds nothing: it only starts queued runs that may start now.
     """
@@ -86,7 +86,7 @@ class TriggerUpdate:
 
 @dataclass(slots=True)
 class FireResult:
-    """What a plan did."""
+    """The result of a plan."""
 
     status: FireStatus
     started: dict[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class FireResult:
 
 @dataclass(slots=True)
 class FireResults:
-    """What one transaction did with several plans."""
+    """The results of several plans in one transaction."""
 
     tasks: list[LockedTask] = field(default_factory=list)
     done: list[tuple[TriggerUpdate, FireResult]] = field(default_factory=list)

@@ -7,7 +7,7 @@
 - Every other step **runs again** from the beginning.
 
 The new task may be of another version of the workflow. Steps are then the same by their names; `version_fit`
-refuses what cannot be kept, and `changed_questions` finds the answers to questions that changed.
+refuses steps that cannot be kept, and `changed_questions` finds the answers to questions that changed.
 """
 
 from collections.abc import Collection
@@ -174,9 +174,9 @@ def _changed_steps(old: Graph, new: Graph, old_steps: _OldSteps) -> frozenset[in
 def _check_fit(
     tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int], kept: set[int]
 ) -> None:
-    """Refuse a version that would run again what its own version would have kept.
+    """Refuse a version that would run steps again that their own version would have kept.
 
-    `rerun` and `kept` are what was chosen for the new version. The same choice is made for the old version:
+    `rerun` and `kept` are the choice for the new version. The same choice is made for the old version:
     each succeeded step that it keeps must be kept. In a retry, a step that has acted must also find its
     calls again, by its name and kind.
     """
@@ -322,7 +322,7 @@ def _reopen_group(
 
 
 def _start(tx: Connection, new: LockedTask, kept: set[int]) -> None:
-    """Start the new task: count what is open, and release the steps that are ready."""
+    """Start the new task: count its open steps, and release those that are ready."""
     graph = new.graph
     for index, parents in enumerate(graph.parents):
         if index not in kept:

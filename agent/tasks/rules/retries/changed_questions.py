@@ -1,6 +1,6 @@
 """Questions that another version of a workflow asks differently: their answers are not carried over.
 
-An answer holds for exactly what was shown. Both definitions are rendered with what the kept steps gave: where the
+An answer holds for exactly the shown request. Both definitions are rendered with the outputs of the kept steps: where the
 question is the same text, the answer stays, whatever changed in the file.
 """
 
@@ -51,7 +51,7 @@ def changed_questions(
 def _reads_the_same(tx: Connection, old: AskingTask, before: Step, after: Step) -> bool:
     """Whether two definitions of a question are the same once rendered."""
     if before.fanout is not None or before.reads_state or after.reads_state or after.reads_now:
-        # What those gave at the time is not rendered again: the person is asked.
+        # Their outputs of that time are not rendered again: the person is asked.
         return False
     if not {*after.depends_on, *after.refers_to} <= old.graph.index_of.keys():
         return False

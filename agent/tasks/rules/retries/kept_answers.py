@@ -1,7 +1,7 @@
 """Answers of people that a continued task must not rely on: those given under another input.
 
 A retry and a fork keep steps as they ended. A step that asked a person is different from other kept
-steps: its answer permits what follows, and the person gave it for the input of that time. Whether a
+steps: its answer permits the steps after it, and the person gave it for the input of that time. Whether a
 changed input shows in the question does not matter. "OK to pay?" reads the same for any amount, so
 the text of a question cannot decide which input its answer covers.
 

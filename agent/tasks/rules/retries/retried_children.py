@@ -24,7 +24,7 @@ from agent.workflows.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class RetriedChild:
-    """What a step gets in place of a new child; at most one field is set."""
+    """The replacement of a new child; at most one field is set."""
 
     child: LockedTask | None = None
     """The task that retries the earlier child."""
@@ -79,7 +79,7 @@ def take_up(
 def _earlier_child(
     tx: Connection, locked: LockedTask, step: StepRow, trigger: dict[str, Json]
 ) -> str | None:
-    """Return the last task that did what this step asks for, retries by other parents included."""
+    """Return the last task for this step's request, retries by other parents included."""
     name = locked.definition(step).name
     children = lineage.earlier_children(tx, locked.task.id, name, step.index, step.parallel_index)
     for task_id, text in children:

@@ -42,7 +42,7 @@ class NewestVersion(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """A fork, and what to show a person before it runs."""
+    """A fork, and remarks to show a person before it runs."""
 
     locked: LockedTask
     repeated: list[str]
@@ -52,7 +52,7 @@ class Forked(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """A retry, and what to show a person before it runs."""
+    """A retry, and remarks to show a person before it runs."""
 
     locked: LockedTask
     asked_again: list[str]

@@ -1,11 +1,11 @@
 """Whether the steps that a continued task keeps fit another version of its workflow.
 
 A retry or a fork on the newest version keeps the steps that succeeded, as on the same version. A kept step must be
-in that version as it was: otherwise its output is not what the new definition would have given. It is never
+in that version as it was: otherwise the new definition would have given another output. It is never
 run again instead, since its effects have happened.
 
 A step that has acted and did not succeed runs again under its own name and kind: only so does it find its calls on
-record. What it would send now is compared with what it sent (`steps.attempt.replay`).
+record. Its next request is compared with the recorded one (`agent.steps.attempt.recorded_calls.replay`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ _COMPARED: Final = {
     "output_schema": "output",
     "set_state": "set_state",
 }
-"""What must be equal besides the configuration, by the key that people write."""
+"""Properties that must be equal besides the configuration, by the key that people write."""
 _MOST_SHOWN: Final = 60
 
 

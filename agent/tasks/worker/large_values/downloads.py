@@ -19,7 +19,7 @@ _AT_ONCE: Final = 4
 
 
 class Downloads:
-    """Downloads what claimed steps wait for, each address once, with retries."""
+    """Downloads the values that claimed steps wait for, each address once, with retries."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Downloads:
         return bool(self._tasks)
 
     def fetch(self, addresses: Iterable[str]) -> None:
-        """Download what is missing, and cancel downloads that no step waits for."""
+        """Download missing values, and cancel downloads that no step waits for."""
         wanted = set(addresses)
         for address in set(self._tasks) - wanted:
             self._tasks.pop(address).cancel()

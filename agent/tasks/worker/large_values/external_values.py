@@ -55,7 +55,7 @@ class ExternalValues:
 
     @property
     def queue(self) -> RecordQueue:
-        """Where attempts put what the next commits record."""
+        """The queue of completions and journal entries for the next commits."""
         return self._uploads or self._outbox
 
     @property
@@ -91,7 +91,7 @@ class ExternalValues:
         self._delayed.clear()
 
     def note_commit(self, committed: CommitResult) -> None:
-        """Drop what was kept for settled attempts, and download what blocked steps need."""
+        """Drop the stored values of settled attempts, and download the values that blocked steps need."""
         if self._uploads is not None:
             for completion, _ in committed.result.settled:
                 self._uploads.forget(completion.claim)
@@ -122,7 +122,7 @@ class ExternalValues:
         return any(blocked.is_isolated for blocked in (*gone, *returned))
 
     def close(self) -> None:
-        """Stop waiting: what was not uploaded goes into the database itself."""
+        """Stop waiting: values that were not uploaded go into the database itself."""
         self._downloads.close()
         if self._uploads is not None:
             entries, completions = self._uploads.take_all()

@@ -71,7 +71,7 @@ class Uploads:
         return queue is not None and len(queue) > 0 and isinstance(queue[-1], Completion)
 
     def add_completion(self, completion: Completion, size: int = 0) -> None:
-        """Queue a completion behind what its attempt has not recorded yet."""
+        """Queue a completion behind the unrecorded entries of its attempt."""
         if _key(completion.claim) in self._queues or large_content(completion) is not None:
             self._hold(completion)
         else:
@@ -121,7 +121,7 @@ class Uploads:
         return entries, [part for part in held if isinstance(part, Completion)]
 
     def forget(self, claim: Claim) -> None:
-        """Drop what was stored for an attempt that is over."""
+        """Drop the stored values of an attempt that is over."""
         key = _key(claim)
         for known in [kept for kept in self._kept if kept[0] == key]:
             del self._kept[known]
@@ -145,7 +145,7 @@ class Uploads:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._send(key, queue))
 
     async def _send(self, key: _Key, queue: deque[JournalEntry | Completion]) -> None:
-        """Store the values of one attempt, and pass on what they belong to, in order."""
+        """Store the values of one attempt, and pass on their entries, in order."""
         while queue:
             held = queue[0]
             content = large_content(held)
@@ -184,7 +184,7 @@ class Uploads:
             )
 
     def _record_delay(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:
-        """Record what the step waits for, or that it no longer waits."""
+        """Record the value that the step waits for, or that it no longer waits."""
         self._outbox.add_entry(JournalEntry(held.claim, held.graph, delay=delay or {}))
         self._wake()
 

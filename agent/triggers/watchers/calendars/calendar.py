@@ -19,7 +19,7 @@ import structlog
 
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
-from agent.triggers.schedules.local_time import to_local
+from agent.triggers.local_time import to_local
 from agent.triggers.watchers.calendars.caldav_client import (
     CalendarClient,
     Response,

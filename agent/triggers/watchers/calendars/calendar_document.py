@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from agent.core.clock import SECOND
 from agent.core.local_zone import machine_zone
-from agent.triggers.schedules.local_time import first_instant, to_local
+from agent.triggers.local_time import first_instant, to_local
 from agent.triggers.watchers.parser_child import UnreadableError, clean
 
 LATE_SECONDS: Final = 86_400

@@ -8,7 +8,7 @@ import tzlocal
 
 from agent.core import local_zone
 from agent.core.clock import SECOND
-from agent.triggers.schedules import local_time
+from agent.triggers import local_time
 
 
 @pytest.fixture(autouse=True)
