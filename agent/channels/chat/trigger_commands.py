@@ -19,7 +19,7 @@ from agent.tasks.read_models.task_documents import short_id
 from agent.triggers import documents
 from agent.triggers.commands.command_request import TriggerRequest, perform
 from agent.triggers.commands.trigger_commands import TriggerCommands
-from agent.triggers.schedules.local_time import shown_time, zone_name
+from agent.triggers.local_time import shown_time, zone_name
 
 CheckWatcher = Callable[[str], dict[str, Json]]
 """Polls the watcher of an id and returns what would follow."""
