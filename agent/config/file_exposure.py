@@ -6,6 +6,7 @@ about to run tasks first closes its home directory to others. It refuses to star
 exposed: a file that others could write may no longer have its owner's content.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -170,9 +171,11 @@ def _mend(settings: "Settings", trust: Trust) -> Iterator[str]:
             home.chmod(wanted)
             yield f"closed {home} to other users: its mode was {mode:o} and is {wanted:o}"
     for path in readable(settings, trust):
-        if path.stat().st_uid == os.geteuid():
-            path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-            yield f"closed {path} to other users, who could read it"
+        # SQLite removes its log when the last connection of another process closes.
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_uid == os.geteuid():
+                path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+                yield f"closed {path} to other users, who could read it"
 
 
 def _power_files(settings: "Settings") -> Iterator[Path]:

@@ -4,6 +4,7 @@ A copy of SQLite is a database file of its own. It is complete before it gets it
 cannot be opened and read does not count as a backup. PostgreSQL is dumped by `pg_dump`.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -115,7 +116,10 @@ def list_backups(directory: Path) -> list[BackupFile]:
     backups = []
     for path in directory.iterdir() if directory.is_dir() else ():
         match = _NAME.fullmatch(path.name)
-        if match is not None:
+        if match is None:
+            continue
+        # The daemon may remove an old copy at this moment.
+        with contextlib.suppress(FileNotFoundError):
             moment = datetime.strptime(match[1], _INSTANT).replace(tzinfo=UTC)
             made_at = int(moment.timestamp()) * SECOND
             backups.append(BackupFile(path, made_at, match[2] is not None, path.stat().st_size))

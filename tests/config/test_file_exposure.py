@@ -97,6 +97,26 @@ def test_files_with_secrets_are_closed(place: Path) -> None:
         assert (place / "data" / name).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_log_that_sqlite_removes_meanwhile_is_no_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process closes its connection between the check of the log's mode and its change."""
+    log = place / "data" / "agent.db-wal"
+    log.touch()
+    log.chmod(0o644)
+    readable = file_exposure.readable
+
+    def then_removed(settings: Settings, trust: Trust) -> list[Path]:
+        paths = readable(settings, trust)
+        assert log in paths
+        log.unlink()
+        return paths
+
+    monkeypatch.setattr(file_exposure, "readable", then_removed)
+    close_to_others(settings_at(place))
+    assert not log.exists()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -34,7 +34,7 @@ def test_lists_show_when_and_how_it_went(cli: Cli, database: Database) -> None:
     assert lines[0].split() == ["schedule", "when", "next", "last", "fates", "remarks"]
     daily = next(line for line in lines if line.startswith("report:daily"))
     assert "cron 0 9 * * *" in daily
-    assert "09:00 (in " in daily, "in Tokyo"
+    assert "09:00 JST (in " in daily, "the zone is named, for it is not the reader's"
     assert "✓ started" in lines[-1] and "✗ missed" in lines[-1]
     cli("schedules", "run", "daily")
     cli("schedules", "skip", "daily")
@@ -71,8 +71,8 @@ def test_a_backfill_prints_its_instants(cli: Cli, database: Database) -> None:
     arguments = ["schedules", "backfill", "daily", "--from", "2026-03-01", "--to", "2026-03-03"]
     dry = cli(*arguments, "--dry-run").out
     assert "would queue 3 runs" in dry
-    assert "2026-03-01 09:00 (" in dry
-    assert "2026-03-03 09:00 (" in dry, "a date as an end is the whole day"
+    assert "2026-03-01 09:00 JST (" in dry
+    assert "2026-03-03 09:00 JST (" in dry, "a date as an end is the whole day"
     capped = cli(*arguments, "--most", "2", "--json").json
     assert capped["instants"] == ["2026-03-01T00:00:00.000Z", "2026-03-02T00:00:00.000Z"]
     assert "1 later one is left out" in capped["message"]
