@@ -76,6 +76,7 @@ CATALOG: Final = (
     Entry("get_latest_snapshot", "latest_snapshot", READ),
     Entry("append_snapshot", "append_snapshot", CHANGE),
     Entry("list_queues", "list_queues", READ),
+    Entry("expire_leases", "expire_leases", DESTRUCTIVE),
     Entry("list_dead_letters", "list_dead_letters", READ),
     Entry("requeue_dead_letter", "requeue_dead_letter", REPEATABLE),
     Entry("resume_work", "resume_work", REPEATABLE),

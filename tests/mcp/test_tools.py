@@ -155,6 +155,7 @@ class Story:
         [snapshot] = self.call("read_snapshots", **lease)["snapshots"]
         assert self.call("read_latest_snapshot", **lease) == snapshot
         assert self.call("list_queues")["queues"]
+        assert self.call("expire_leases") == {"expired": [], "kept": [], "has_more": False}
         asked = self.call("ask_person", question="Which one?", choices=["a", "b"], **lease)
         assert "stop this work" in self.refused("heartbeat", **lease)
         self.call("answer", approval_id=asked["approval"], value="b")
