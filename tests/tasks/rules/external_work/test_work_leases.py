@@ -467,7 +467,7 @@ def test_a_check_of_a_lease_expires_it_when_it_is_over(bench: WorkBench) -> None
 def test_a_check_of_a_lease_counts_answered_time_alone(
     bench: WorkBench, answering: float | None
 ) -> None:
-    """After a start of the agent the lease lasts one more, whoever asks for the check."""
+    """After a start of the agent the lease lasts one more, also when a person asks for the check."""
     bench.hand.start(graph(worker_step()))
     bench.offer()
     lease = bench.claim(must_start=True)
