@@ -45,6 +45,7 @@ CATALOG: Final = (
         CHANGE,
         "Send a signal with a value to a task; it is kept until a step takes it. `value` is any JSON.",
     ),
+    Entry("prune_tasks", "prune_tasks", DESTRUCTIVE),
     Entry("list_steps", "list_steps", READ),
     Entry("get_step", "read_step", READ),
     Entry("resolve_step", "resolve_step", DECISION),

@@ -66,7 +66,7 @@ def documented_scopes() -> dict[str, str]:
     """Return the scope of each tool, as the page says."""
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
     return dict(
-        re.findall(r"^\| `(\w+)` \| .* \| (read|operate|approve|work) \|$", page, re.MULTILINE)
+        re.findall(r"^\| `(\w+)` \| .* \| (read|operate|approve|admin|work) \|$", page, re.MULTILINE)
     )
 
 
@@ -134,14 +134,14 @@ def test_a_missing_library_is_named(running: Running, monkeypatch: pytest.Monkey
 
 def test_an_unknown_scope_is_refused() -> None:
     """A scope that no tool has is a mistake."""
-    with pytest.raises(CommandError, match="choose read, operate, approve or work:QUEUE"):
-        command.mcp(["admin"])
+    with pytest.raises(CommandError, match="choose read, operate, approve, admin or work:QUEUE"):
+        command.mcp(["everything"])
 
 
 def test_a_program_of_a_step_gets_no_right_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """An `agent mcp` that a model's step has started cannot answer questions."""
     monkeypatch.setenv(STEP, "1")
-    for arguments in ({"allow_answers": True}, {"scope": ["approve"]}):
+    for arguments in ({"allow_answers": True}, {"scope": ["approve"]}, {"scope": ["admin"]}):
         with pytest.raises(CommandError, match="a person does that"):
             command.mcp(**arguments)
 

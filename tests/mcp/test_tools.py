@@ -192,6 +192,15 @@ class Story:
         done = self.call("wait_for_task", task_id=again["task_id"], wait_seconds=30)
         assert done["output"] == "well"
 
+    def pruning(self) -> None:
+        """Only count without arguments; remove what is asked for; nothing here is a year old."""
+        counted = self.call("prune_tasks")
+        assert (counted["dry_run"], counted["days"], counted["counts"]["tasks"]) == (True, 30, 0)
+        assert self.call("prune_tasks", days=0)["counts"]["tasks"] > 0
+        removed = self.call("prune_tasks", days=365, dry_run=False)
+        assert (removed["dry_run"], removed["counts"]["tasks"]) == (False, 0)
+        assert "minimum" in self.refused("prune_tasks", days=-1)
+
     def offered(self) -> None:
         task = self.call("workflow_offered", word="ha", wait_seconds=30)
         assert task["output"] == {"said": "haha"}
@@ -209,7 +218,7 @@ def test_every_tool_works_over_standard_input(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same tools from a program of the client's own, which calls the daemon."""
-    options = ["--scope", "operate", "--scope", "work:*", "--allow-answers"]
+    options = ["--scope", "admin"]
     token = {"AGENT_TOKEN": running.token}
     connect = over_stdio(
         running.settings.base, "--server", running.server.url, "mcp", *options, env=token
@@ -228,6 +237,7 @@ def _use_every_tool(client: McpClient, channel: str) -> None:
     story.state()
     story.work()
     story.offered()
+    story.pruning()
     assert story.used == client.tools().keys()
 
 
