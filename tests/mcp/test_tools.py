@@ -254,6 +254,8 @@ def test_tools_work_on_a_database_of_this_machine(running: Running) -> None:
         assert "no agent is running" in open_task["message"]
         assert "claim_work" not in client.tools()
         assert "'work:QUEUE'" in client.refused("claim_work")
+        assert "ask the running agent" in client.refused("expire_leases")
+        assert "needs the scope 'admin'" in client.refused("prune_tasks")
 
 
 def test_work_is_claimed_from_the_agent_that_runs_here(running: Running) -> None:
