@@ -144,6 +144,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "db": (
         ("agent db backup monday.db", "a copy, while the agent runs"),
         ("agent db restore monday.db", "put it back; everything is paused then"),
+        ("agent db prune --days 90 --dry-run", "count what would be removed"),
         ("agent db prune --days 90", "remove tasks that ended long ago"),
     ),
     "token": (

@@ -14,7 +14,7 @@ Contents:
 - `read`: lists and documents for people, and rows for the checker. `event_log`: the log by cursor.
 - `artifacts`: large values. `channels`: cursors, pairings, tokens. `memory_rows`: memories of agents.
   `idempotency_keys`: keys of requests.
-- `backup`: copies of a database. `pruning` and `firing_pruning`: the removal of old tasks and firings; `free_space`
+- `backup`: copies of a database. `prune_run`: a prune that a person asks for. `pruning` and `firing_pruning`: the removal of old tasks and firings; `free_space`
   returns their space to the disk.
 
 To add a table or a column: declare it in `schema/tables.py`, add a migration with the next number in

@@ -6,7 +6,8 @@ item that polls have not shown for long is not expected again. What is queued, a
 database, stays.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from agent.store.db.database import Connection
@@ -19,9 +20,9 @@ ABSENT_US: Final = 90 * DAY_US
 """An item that successful polls have not shown for this long may be forgotten."""
 _PAGE: Final = 1_000
 
+_HAS_TASK: Final = "EXISTS (SELECT 1 FROM tasks AS k WHERE k.id = f.task_id)"
 _UNUSED: Final = (
     "f.status <> 'queued'"
-    " AND NOT EXISTS (SELECT 1 FROM tasks AS k WHERE k.id = f.task_id)"
     # The newest firing is the last time that a list shows. A removed trigger shows nothing.
     " AND (t.status = 'removed' OR f.recorded_at < (SELECT max(n.recorded_at)"
     " FROM firings AS n WHERE n.trigger_id = t.id))"
@@ -33,9 +34,10 @@ _OVER: Final = (
     " AND (t.status = 'removed' OR coalesce(f.until_at, f.nominal_at) < t.last_nominal)))"
 )
 _ABSENT: Final = f"coalesce(f.seen_at, f.recorded_at) < t.last_ok_at - {ABSENT_US}"
-_REMOVABLE: Final = (
+_OLD: Final = (
     f"{_UNUSED} AND ((t.kind = 'schedule' AND {_OVER}) OR (t.kind = 'watch' AND {_ABSENT}))"
 )
+_REMOVABLE: Final = f"NOT {_HAS_TASK} AND {_OLD}"
 
 
 def prune_in_steps(
@@ -62,6 +64,39 @@ def prune_in_steps(
             before=before_us,
         )
     yield "triggers", removed
+
+
+def count_removable(
+    connection: Connection, before_us: int, now_us: int, gone: Collection[str]
+) -> tuple[int, int]:
+    """Return how many firings and triggers `prune_in_steps` would remove once some tasks are gone."""
+    before_us = min(before_us, now_us - DAY_US)
+    old = connection.query(
+        f"SELECT f.trigger_id, f.task_id, CASE WHEN {_HAS_TASK} THEN 1 ELSE 0 END"
+        " FROM firings AS f JOIN triggers AS t ON t.id = f.trigger_id"
+        f" WHERE f.recorded_at < :before AND {_OLD}",
+        before=before_us,
+    )
+    firings = Counter(
+        trigger_id for trigger_id, task_id, has_task in old if not has_task or task_id in gone
+    )
+    removed = connection.query(
+        "SELECT t.id, (SELECT count(*) FROM firings AS f WHERE f.trigger_id = t.id)"
+        " FROM triggers AS t WHERE t.status = 'removed' AND t.removed_at < :before",
+        before=before_us,
+    )
+    tasks = connection.query(
+        "SELECT k.trigger_id, k.id FROM tasks AS k JOIN triggers AS t ON t.id = k.trigger_id"
+        " WHERE t.status = 'removed' AND t.removed_at < :before",
+        before=before_us,
+    )
+    used = {trigger_id for trigger_id, task_id in tasks if task_id not in gone}
+    triggers = [
+        trigger_id
+        for trigger_id, count in removed
+        if trigger_id not in used and count == firings[trigger_id]
+    ]
+    return firings.total(), len(triggers)
 
 
 def _remove_firings(connection: Connection, trigger_id: str, before_us: int) -> Iterator[int]:

@@ -72,6 +72,14 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[int]:
         yield removed
 
 
+def count_removable(connection: Connection, before_us: int) -> int:
+    """Return how many keys `prune_in_steps` would forget."""
+    ((count,),) = connection.query(
+        "SELECT count(*) FROM request_keys WHERE created_at < :before", before=before_us
+    )
+    return int(count)
+
+
 @cache
 def _insert(sql: Sql) -> str:
     rows = sql.rows(key="text", request_hash="text", now="int")

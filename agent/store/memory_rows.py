@@ -6,7 +6,7 @@ weights that the caller gives to the words of a query, then of age. So both find
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -203,3 +203,13 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[int]:
                 most=_PAGE,
             )
         yield removed
+
+
+def count_removable(connection: Connection, before_us: int, gone: Collection[str]) -> int:
+    """Return how many memories `prune_in_steps` would delete once some tasks are gone."""
+    rows = connection.query(
+        "SELECT t.id FROM memories AS m LEFT JOIN tasks AS t ON t.id = m.task_id"
+        " WHERE m.forgotten_at < :before",
+        before=before_us,
+    )
+    return sum(task_id is None or task_id in gone for (task_id,) in rows)

@@ -1,6 +1,6 @@
 """The removal of old tasks and firings."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,11 @@ PRUNED: Final = (
 """The rows that a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
+_OLD_EVENTS: Final = "task_id IS NULL AND at < :before"
+_OLD_WORKERS: Final = (
+    "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
+    " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)"
+)
 
 
 def prune(connection: Connection, before_us: int) -> dict[str, int]:
@@ -53,18 +58,9 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
         yield "tasks", count
     # After the tasks: a firing stays as long as its task.
     yield from firing_pruning.prune_in_steps(connection, before_us, now_us)
-    for count in _remove(
-        connection, "events", "int", "task_id IS NULL AND at < :before", before_us
-    ):
+    for count in _remove(connection, "events", "int", _OLD_EVENTS, before_us):
         yield "events", count
-    for count in _remove(
-        connection,
-        "workers",
-        "text",
-        "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
-        " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)",
-        before_us,
-    ):
+    for count in _remove(connection, "workers", "text", _OLD_WORKERS, before_us):
         yield "workers", count
     for count in artifact_rows.prune_in_steps(connection, now_us):
         yield "artifacts", count
@@ -73,6 +69,45 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
     # After the tasks: a forgotten memory stays as long as the task that wrote it.
     for count in memory_rows.prune_in_steps(connection, before_us):
         yield "memories", count
+
+
+def preview(connection: Connection, before_us: int) -> "tuple[dict[str, int], Retained]":
+    """Return how many rows `prune` would remove and keep now; this reads only.
+
+    What goes with its task counts, such as a firing. Tasks that are locked at the moment count too.
+    """
+    ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
+    gone = _removable_tasks(connection, before_us)
+    ended = _count(connection, "tasks", "ended_at < :before", before_us)
+    firings, triggers = firing_pruning.count_removable(connection, before_us, now_us, gone)
+    counts = {
+        "tasks": len(gone),
+        "firings": firings,
+        "triggers": triggers,
+        "events": _count(connection, "events", _OLD_EVENTS, before_us),
+        "workers": _count(connection, "workers", _OLD_WORKERS, before_us),
+        "artifacts": artifact_rows.count_removable(connection, now_us, gone),
+        "request_keys": idempotency_keys.count_removable(connection, before_us),
+        "memories": memory_rows.count_removable(connection, before_us, gone),
+    }
+    kept = Retained(ended - len(gone), *artifact_rows.kept_by_grace(connection, now_us, gone))
+    return counts, kept
+
+
+def _count(connection: Connection, table: str, condition: str, before_us: int) -> int:
+    ((count,),) = connection.query(
+        f"SELECT count(*) FROM {table} WHERE {condition}", before=before_us
+    )
+    return int(count)
+
+
+def _removable_tasks(connection: Connection, before_us: int) -> set[str]:
+    """Return the tasks that a prune would remove, as far as no process has them locked."""
+    needed = _referred_to(connection, "", before_us)
+    gone: set[str] = set()
+    for group in _old_groups(connection, before_us):
+        gone.update(_removable(_families(connection, group), needed, before_us))
+    return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +124,26 @@ class Retained:
 def retained(connection: Connection, before_us: int) -> Retained:
     """Return the rows that ended before an instant and that `prune` keeps."""
     ((now_us,),) = connection.query(f"SELECT {connection.sql.now_us}")
-    ((tasks,),) = connection.query(
-        "SELECT count(*) FROM tasks WHERE ended_at < :before", before=before_us
-    )
-    return Retained(int(tasks), *artifact_rows.kept_by_grace(connection, int(now_us)))
+    tasks = _count(connection, "tasks", "ended_at < :before", before_us)
+    return Retained(tasks, *artifact_rows.kept_by_grace(connection, int(now_us)))
 
 
 def _remove_tasks(connection: Connection, before_us: int, now_us: int) -> Iterator[int]:
     referred = _referred_to(connection, "", before_us)
     since = first_id_at(now_us - _SKEW_US)
+    for group in _old_groups(connection, before_us):
+        yield _remove_families(connection, group, before_us, referred, since)
+
+
+def _old_groups(connection: Connection, before_us: int) -> Iterator[list[str]]:
+    """Yield the tasks without a parent that ended before an instant, in groups for one transaction each."""
     for status in _ENDED:
         after = ""
         while page := _ended_roots(connection, status, after, before_us):
             after = page[-1][0]
             # Only roots: a child is removed with its parent.
             roots = [task_id for task_id, parent, _ in page if parent is None]
-            for group in _small_groups(connection, roots):
-                yield _remove_families(connection, group, before_us, referred, since)
+            yield from _small_groups(connection, roots)
 
 
 def _small_groups(connection: Connection, roots: list[str]) -> Iterator[list[str]]:
@@ -162,16 +200,7 @@ def _remove_families(
         }
         # Tasks that were retried or forked since the prune began are found under the lock.
         needed = referred | _referred_to(connection, since, before_us)
-        removable = [
-            task_id
-            for family in families.values()
-            if all(
-                member in locked and member not in needed and ended_at is not None
-                and ended_at < before_us
-                for member, ended_at in family
-            )
-            for task_id, _ in family
-        ]  # fmt: skip
+        removable = _removable(families, needed, before_us, locked)
         if not removable:
             return 0
         jobs = job_paths.of_tasks(connection, removable)
@@ -182,6 +211,25 @@ def _remove_families(
     if jobs:
         job_paths.remove(stores_of(connection.database), jobs)
     return removed
+
+
+def _removable(
+    families: dict[str, list[tuple[str, int | None]]],
+    needed: Collection[str],
+    before_us: int,
+    locked: Collection[str] | None = None,
+) -> list[str]:
+    """Return the tasks of families that may go as a whole; `locked` names those under this lock."""
+    return [
+        task_id
+        for family in families.values()
+        if all(
+            (locked is None or member in locked) and member not in needed
+            and ended_at is not None and ended_at < before_us
+            for member, ended_at in family
+        )
+        for task_id, _ in family
+    ]  # fmt: skip
 
 
 def _families(connection: Connection, roots: list[str]) -> dict[str, list[tuple[str, int | None]]]:

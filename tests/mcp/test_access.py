@@ -66,7 +66,9 @@ def documented_scopes() -> dict[str, str]:
     """Return the scope of each tool, as the page says."""
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
     return dict(
-        re.findall(r"^\| `(\w+)` \| .* \| (read|operate|approve|work) \|$", page, re.MULTILINE)
+        re.findall(
+            r"^\| `(\w+)` \| .* \| (read|operate|approve|admin|work) \|$", page, re.MULTILINE
+        )
     )
 
 
@@ -134,14 +136,14 @@ def test_a_missing_library_is_named(running: Running, monkeypatch: pytest.Monkey
 
 def test_an_unknown_scope_is_refused() -> None:
     """A scope that no tool has is a mistake."""
-    with pytest.raises(CommandError, match="choose read, operate, approve or work:QUEUE"):
-        command.mcp(["admin"])
+    with pytest.raises(CommandError, match="choose read, operate, approve, admin or work:QUEUE"):
+        command.mcp(["everything"])
 
 
 def test_a_program_of_a_step_gets_no_right_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """An `agent mcp` that a model's step has started cannot answer questions."""
     monkeypatch.setenv(STEP, "1")
-    for arguments in ({"allow_answers": True}, {"scope": ["approve"]}):
+    for arguments in ({"allow_answers": True}, {"scope": ["approve"]}, {"scope": ["admin"]}):
         with pytest.raises(CommandError, match="a person does that"):
             command.mcp(**arguments)
 
@@ -174,6 +176,19 @@ def test_bad_arguments_are_refused_in_words(owner: McpClient) -> None:
                 assert "log says more" not in text, (name, given, text)
                 if given is arguments:
                     assert result.is_error, (name, given)
+
+
+def test_a_wrong_choice_is_refused_with_the_choices(owner: McpClient) -> None:
+    """Also where the argument may be left out, and where it is a list."""
+    for name, arguments in (
+        ("list_tasks", {"status": ["bogus"]}),
+        ("list_tasks", {"status": "bogus"}),
+        ("list_triggers", {"status": "bogus"}),
+        ("resolve_step", {"task_id": "t", "name": "s", "verdict": "bogus"}),
+    ):
+        refused = owner.refused(name, **arguments)
+        word = {"list_tasks": "succeeded", "list_triggers": "broken"}.get(name, "retry")
+        assert f'"{word}"' in refused and "any of the schemas" not in refused
 
 
 def test_an_unknown_tool_is_an_error_of_the_protocol(owner: McpClient) -> None:

@@ -155,6 +155,7 @@ class Story:
         [snapshot] = self.call("read_snapshots", **lease)["snapshots"]
         assert self.call("read_latest_snapshot", **lease) == snapshot
         assert self.call("list_queues")["queues"]
+        assert self.call("expire_leases") == {"expired": [], "kept": [], "has_more": False}
         asked = self.call("ask_person", question="Which one?", choices=["a", "b"], **lease)
         assert "stop this work" in self.refused("heartbeat", **lease)
         self.call("answer", approval_id=asked["approval"], value="b")
@@ -191,6 +192,15 @@ class Story:
         done = self.call("wait_for_task", task_id=again["task_id"], wait_seconds=30)
         assert done["output"] == "well"
 
+    def pruning(self) -> None:
+        """Only count without arguments; remove what is asked for; nothing here is a year old."""
+        counted = self.call("prune_tasks")
+        assert (counted["dry_run"], counted["days"], counted["counts"]["tasks"]) == (True, 30, 0)
+        assert self.call("prune_tasks", days=0)["counts"]["tasks"] > 0
+        removed = self.call("prune_tasks", days=365, dry_run=False)
+        assert (removed["dry_run"], removed["counts"]["tasks"]) == (False, 0)
+        assert "minimum" in self.refused("prune_tasks", days=-1)
+
     def offered(self) -> None:
         task = self.call("workflow_offered", word="ha", wait_seconds=30)
         assert task["output"] == {"said": "haha"}
@@ -208,7 +218,7 @@ def test_every_tool_works_over_standard_input(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same tools from a program of the client's own, which calls the daemon."""
-    options = ["--scope", "operate", "--scope", "work:*", "--allow-answers"]
+    options = ["--scope", "admin"]
     token = {"AGENT_TOKEN": running.token}
     connect = over_stdio(
         running.settings.base, "--server", running.server.url, "mcp", *options, env=token
@@ -227,6 +237,7 @@ def _use_every_tool(client: McpClient, channel: str) -> None:
     story.state()
     story.work()
     story.offered()
+    story.pruning()
     assert story.used == client.tools().keys()
 
 
@@ -243,6 +254,8 @@ def test_tools_work_on_a_database_of_this_machine(running: Running) -> None:
         assert "no agent is running" in open_task["message"]
         assert "claim_work" not in client.tools()
         assert "'work:QUEUE'" in client.refused("claim_work")
+        assert "ask the running agent" in client.refused("expire_leases")
+        assert "needs the scope 'admin'" in client.refused("prune_tasks")
 
 
 def test_work_is_claimed_from_the_agent_that_runs_here(running: Running) -> None:

@@ -1350,6 +1350,13 @@ MUTANTS: Final = (
         "    if due > locked.now:\n",
     ),
     Mutant(
+        "a check on request expires the leases of paused tasks",
+        "a worker that saves its work because its task is paused loses it",
+        "agent/tasks/rules/external_work/work_expiry.py",
+        "        if locked.task.status != TaskStatus.RUNNING:\n",
+        "        if locked.task.status == TaskStatus.PENDING:\n",
+    ),
+    Mutant(
         "the token of a claim is ignored",
         "a repeated claim leases other work, and the first lease is lost",
         "agent/tasks/rules/external_work/work_claims.py",

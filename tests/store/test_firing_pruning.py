@@ -8,9 +8,16 @@ import pytest
 from agent.store import firing_pruning, pruning
 from agent.store.db.database import Connection, Database
 from agent.store.engine.firing_rows import DAY_US
+from tests.support.previewed_prune import previewed_prune
 from tests.support.rows import insert, insert_task
 
 DAYS_KEPT = 30
+
+
+@pytest.fixture(autouse=True)
+def previewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare each prune of these tests with its preview."""
+    monkeypatch.setattr(pruning, "prune", previewed_prune)
 
 
 class _Rows:

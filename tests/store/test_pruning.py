@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from agent.store import idempotency_keys, pruning
+from agent.store import idempotency_keys, prune_run, pruning
 from agent.store.artifacts import artifact_rows, job_paths, objects
 from agent.store.artifacts.blobs import BlobStores
 from agent.store.artifacts.job_paths import JobCall
 from agent.store.db.database import Connection, Database
+from tests.support.previewed_prune import previewed_prune
 from tests.support.rows import insert, insert_task
 
 PATIENCE_SECONDS = 60
 BEFORE = 1000
 CHILDREN = ("steps", "tool_calls", "idempotency_outcomes", "events", "step_logs", "signals")
+
+
+@pytest.fixture(autouse=True)
+def previewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare each prune of these tests with its preview."""
+    monkeypatch.setattr(pruning, "prune", previewed_prune)
 
 
 def _tasks(connection: Connection) -> set[str]:
@@ -206,7 +213,9 @@ def test_prune_skips_a_locked_task(postgres_database: Database) -> None:
         insert_task(connection, "free")
         with other.transaction():
             other.query(f"SELECT id FROM tasks WHERE id = 'held' {other.sql.lock}")
-            assert pruning.prune(connection, BEFORE)["tasks"] == 1
+            # A preview counts it: it reads without locks.
+            assert pruning.preview(connection, BEFORE)[0]["tasks"] == 2
+            assert sum(count for _, count in pruning.prune_in_steps(connection, BEFORE)) == 1
         assert _tasks(connection) == {"held"}
 
 
@@ -241,3 +250,47 @@ def test_a_prune_counts_what_it_keeps(database: Database) -> None:
         connection.execute("UPDATE artifacts SET touched_at = 1")
         assert pruning.prune(connection, BEFORE)["artifacts"] == 1
         assert pruning.retained(connection, BEFORE) == pruning.Retained(1, 0, 0)
+
+
+def test_a_preview_counts_what_goes_with_tasks(database: Database) -> None:
+    """Their firings, triggers, memories and large values, which stay as long as they do."""
+    with database.connect("writer") as connection:
+        with connection.transaction():
+            name = artifact_rows.put(connection, b"a large value of an old task", 1)
+        reference = f'{{"$artifact": "{name}"}}'
+        insert(
+            connection,
+            "triggers",
+            id="w:t",
+            workflow="w",
+            name="t",
+            kind="schedule",
+            status="removed",
+            removed_at=10,
+            spec="{}",
+        )
+        insert_task(connection, "old", output=reference, trigger_id="w:t")
+        insert_task(connection, "young", ended_at=BEFORE)
+        for task in ("old", "young"):
+            insert(connection, "memories", scope="s", text=task, task_id=task, forgotten_at=10)
+        firing = {"trigger_id": "w:t", "status": "started", "nominal_at": 1, "recorded_at": 1}
+        insert(connection, "firings", key="one", task_id="old", **firing)
+        before = _tasks(connection)
+        counts, kept = pruning.preview(connection, BEFORE)
+        ones = dict.fromkeys(("tasks", "firings", "triggers", "memories", "artifacts"), 1)
+        assert counts == dict.fromkeys(pruning.PRUNED, 0) | ones
+        assert (kept.tasks, kept.artifacts) == (0, 0)
+        assert _tasks(connection) == before, "nothing was removed"
+        assert pruning.prune(connection, BEFORE) == counts
+
+
+def test_a_prune_with_a_bound_is_continued(database: Database) -> None:
+    """It stops when its time is over, says so, and the next one removes the rest."""
+    with database.connect("writer") as connection, connection.transaction():
+        for number in range(250):
+            insert_task(connection, f"t{number:03}")
+    first = prune_run.run(database, BEFORE, most_seconds=0.0)
+    assert not first.is_complete and first.kept is None
+    assert 0 < first.counts["tasks"] < 250
+    rest = prune_run.run(database, BEFORE, most_seconds=60.0)
+    assert rest.is_complete and first.counts["tasks"] + rest.counts["tasks"] == 250

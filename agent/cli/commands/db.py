@@ -1,6 +1,7 @@
 """`agent db`: maintenance of the database."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from agent.cli.parameters import Argument, Option
 if TYPE_CHECKING:
     from agent.store.db.database import Database
     from agent.store.free_space import DiskUsage
+    from agent.store.prune_run import PruneReport
     from agent.store.pruning import Retained
 
 app = typer.Typer(
@@ -80,6 +82,9 @@ def prune(
         ),
     ] = None,
     *,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Only say what would be removed; change nothing.")
+    ] = False,
     vacuum: Annotated[
         bool,
         Option("--vacuum", help="Then compact a SQLite file; no agent may be running."),
@@ -90,39 +95,50 @@ def prune(
 
     Their disk space is freed.
     """
-    from dataclasses import asdict
-
-    from agent.cli.output import terminal
-    from agent.core.clock import SECOND
-    from agent.store import free_space, pruning
+    from agent.store import prune_run
 
     if days is not None and not math.isfinite(days):
         raise CommandError(f"--days {days}: give a number of days")
+    if dry_run and vacuum:
+        raise CommandError("--vacuum removes free space: leave out --dry-run")
     settings = session.settings()
     age_days = settings.engine.retention_days if days is None else days
     database = session.database()
-    before = database.clock.now() - int(age_days * 86_400 * SECOND)
-    size_before = free_space.measure(database)
-    with database.connect("writer") as connection:
-        counts = pruning.prune(connection, before)
-        kept = pruning.retained(connection, before)
-    if vacuum and database.is_sqlite:
-        _rewrite(database)
-    free_space.shrink(database)
-    size = free_space.measure(database)
-    freed = None
-    if size is not None and size_before is not None:
-        freed = max(0, size_before.file_bytes - size.file_bytes)
-    session.audit("db prune", days=age_days, removed=counts)
+    before = prune_run.instant_before(database, age_days)
+    if dry_run:
+        report = prune_run.preview(database, before)
+    else:
+        rewrite = partial(_rewrite, database) if vacuum and database.is_sqlite else None
+        report = prune_run.run(database, before, rewrite=rewrite)
+        session.audit("db prune", days=age_days, removed=report.counts)
+    _print_report(report, age_days, is_dry_run=dry_run, as_json=as_json)
+
+
+def _print_report(
+    report: "PruneReport", age_days: float, *, is_dry_run: bool, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from agent.cli.output import terminal
+
+    assert report.kept is not None
     if as_json:
-        free = None if size is None else size.free_bytes
-        more = {"kept": asdict(kept), "bytes_freed": freed, "free_bytes": free}
-        terminal.print_json(counts | more)
+        more: dict[str, object] = {"kept": asdict(report.kept)}
+        if is_dry_run:
+            more["dry_run"] = True
+        else:
+            free = None if report.size is None else report.size.free_bytes
+            more |= {"bytes_freed": report.bytes_freed, "free_bytes": free}
+        terminal.print_json(report.counts | more)
         return
-    what = ", ".join(f"{count:,} {_PRUNED.get(name, name)}" for name, count in counts.items())
-    terminal.print_line(f"removed tasks that ended more than {age_days:g} days ago: {what}")
-    _print_kept(kept)
-    _print_space(size, freed or 0)
+    what = ", ".join(
+        f"{count:,} {_PRUNED.get(name, name)}" for name, count in report.counts.items()
+    )
+    done = "would remove" if is_dry_run else "removed"
+    terminal.print_line(f"{done} tasks that ended more than {age_days:g} days ago: {what}")
+    _print_kept(report.kept)
+    if not is_dry_run:
+        _print_space(report.size, report.bytes_freed or 0)
 
 
 _PRUNED = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent.store.db.database import Database
 
 _SYNC_SECONDS = 2.0
-_SCOPES = ("read", "operate", "approve")
+_SCOPES = ("read", "operate", "approve", "admin")
 
 
 def mcp(
@@ -23,8 +23,8 @@ def mcp(
         list[str] | None,
         Option(
             "--scope",
-            help="What its tools may do: read, operate (default), approve, or work:QUEUE of a running"
-            " agent; may be repeated.",
+            help="What its tools may do: read, operate (default), approve, or work:QUEUE or admin of a"
+            " running agent; may be repeated.",
         ),
     ] = None,
     *,
@@ -58,7 +58,7 @@ def _principal(names: list[str]) -> "Principal":
     for name in names:
         if name not in _SCOPES and not is_work_scope(name):
             raise CommandError(f"--scope {name}: choose {', '.join(_SCOPES)} or work:QUEUE")
-    if "approve" in names:
+    if "approve" in implied(names):
         session.require_person("answer questions")
     return Principal(CHANNEL, invocation.user(), implied(names), queues=work_scopes(names))
 

@@ -86,6 +86,20 @@ QUEUES: Final = {
         }
     ]
 }
+_OVER: Final = {
+    "id": _WORK_ID,
+    "task": TASK_ID,
+    "queue": "review",
+    "step": "review",
+    "parallel_index": None,
+    "worker": "host:4711",
+    "attempt": 1,
+}
+CHECKED_LEASES: Final = {
+    "expired": [_OVER],
+    "kept": [{**_OVER, "reason": "its task is paused", "expires_at": None}],
+    "has_more": False,
+}
 DEAD_LETTERS: Final = {
     "dead": [
         {

@@ -30,6 +30,8 @@ PREFIX: Final = "/api/v1"
 GRANT: Final = "agent.grant"
 """The key in a request's ASGI scope under which the guard puts the token's grant."""
 
+_AUDITED: Final = "agent.audited"
+
 Method = Literal["GET", "POST", "DELETE"]
 Public = Literal["public"]
 Work = Literal["work"]
@@ -215,7 +217,13 @@ def _audit(request: Request, function: str, outcome: str) -> None:
         function.replace("_", " "),
         outcome,
         **{name.removesuffix("_id"): value for name, value in request.path_params.items()},
+        **request.scope.get(_AUDITED, {}),
     )
+
+
+def audit_more(request: Request, **facts: Any) -> None:
+    """Add facts to the entry that the audit log gets of this request; those that are None are left out."""
+    request.scope[_AUDITED] = {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def client_address(scope: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Queues and dead letters of external workers, for operators."""
+"""Queues, leases and dead letters of external workers, for operators."""
 
 from typing import Annotated
 
@@ -13,11 +13,11 @@ from agent.server.examples import work as work_examples
 from agent.server.requests.paging import Cursor, page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
-from agent.server.schemas.work import (
+from agent.server.schemas.work import Requeueing, Resuming
+from agent.server.schemas.work_queues import (
+    CheckedLeases,
     DeadLetterPage,
     QueueList,
-    Requeueing,
-    Resuming,
     WorkCommand,
 )
 from agent.tasks.operator import work_commands
@@ -89,6 +89,23 @@ async def requeue_dead_letter(
         )
     )
     return answer(_document(result), status=201)
+
+
+@routes.route(
+    "POST",
+    "/work/expire",
+    scope="operate",
+    returns=CheckedLeases,
+    refuses={409: "This process answers no workers"},
+    summary="Check all leases now",
+)
+async def expire_leases(request: Request) -> Response:
+    """Expire the leases whose time is over, and return which: the agent does it by itself, so most often none.
+
+    Only time in which the agent answers counts, so none ends earlier than by itself; `kept` has those
+    that last all the same, with the reason.
+    """
+    return answer(await context_of(request).work.expire())
 
 
 @routes.route(

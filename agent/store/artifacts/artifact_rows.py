@@ -8,7 +8,7 @@ no sooner than a day after it was last put.
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from agent.core.clock import SECOND
@@ -206,20 +206,7 @@ def prune_in_steps(
     `is_inside_only` leaves out values in a store outside the database.
     """
     before = now - GRACE_US
-    idle = [
-        str(name)
-        for (name,) in connection.query(
-            "SELECT hash FROM artifacts WHERE touched_at < :before"
-            " AND (:inside_only = 0 OR encoding NOT LIKE :elsewhere) ORDER BY hash",
-            before=before,
-            inside_only=int(is_inside_only),
-            elsewhere=f"%{_ELSEWHERE}",
-        )
-    ]
-    if not idle:
-        return
-    used = _referred_to(connection)
-    unused = [name for name in idle if name not in used]
+    unused = _unused(connection, before, is_inside_only=is_inside_only)
     for start in range(0, len(unused), _PAGE):
         with connection.transaction():
             gone = connection.query(
@@ -236,8 +223,36 @@ def prune_in_steps(
         yield len(gone)
 
 
-def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:
-    """Return how many artifacts without references `prune` keeps for now, and their bytes."""
+def count_removable(connection: Connection, now: int, gone: Collection[str]) -> int:
+    """Return how many artifacts `prune` would remove once some tasks are gone."""
+    return len(_unused(connection, now - GRACE_US, gone))
+
+
+def _unused(
+    connection: Connection, before: int, gone: Collection[str] = (), *, is_inside_only: bool = False
+) -> list[str]:
+    """Return artifacts without references that were last put before an instant."""
+    idle = [
+        str(name)
+        for (name,) in connection.query(
+            "SELECT hash FROM artifacts WHERE touched_at < :before"
+            " AND (:inside_only = 0 OR encoding NOT LIKE :elsewhere) ORDER BY hash",
+            before=before,
+            inside_only=int(is_inside_only),
+            elsewhere=f"%{_ELSEWHERE}",
+        )
+    ]
+    if not idle:
+        return []
+    used = _referred_to(connection, gone)
+    return [name for name in idle if name not in used]
+
+
+def kept_by_grace(connection: Connection, now: int, gone: Collection[str] = ()) -> tuple[int, int]:
+    """Return how many artifacts without references `prune` keeps for now, and their bytes.
+
+    References of the tasks `gone` do not count.
+    """
     recent: dict[str, int] = dict(
         connection.query(
             "SELECT hash, size FROM artifacts WHERE touched_at >= :since", since=now - GRACE_US
@@ -245,20 +260,22 @@ def kept_by_grace(connection: Connection, now: int) -> tuple[int, int]:
     )
     if not recent:
         return 0, 0
-    used = _referred_to(connection)
+    used = _referred_to(connection, gone)
     unused = [size for name, size in recent.items() if name not in used]
     return len(unused), sum(unused)
 
 
-def _referred_to(connection: Connection) -> set[str]:
+def _referred_to(connection: Connection, gone: Collection[str] = ()) -> set[str]:
     used: set[str] = set()
     with connection.snapshot():
         for table, columns in _REFERRING.items():
+            task = "id" if table == "tasks" else "task_id"
             for column in columns:
                 rows = connection.query(
-                    f"SELECT {column} FROM {table} WHERE {column} LIKE :pattern",
+                    f"SELECT {task}, {column} FROM {table} WHERE {column} LIKE :pattern",
                     pattern=f'%"{REFERENCE_KEY}"%',
                 )
-                for (text,) in rows:
-                    used.update(re.findall(_REFERENCES, text))
+                for task_id, text in rows:
+                    if task_id not in gone:
+                        used.update(re.findall(_REFERENCES, text))
     return used

@@ -40,6 +40,24 @@ def leases(connection: Connection, most: int) -> Rows:
     )
 
 
+def leases_over(connection: Connection, now: int, most: int) -> Rows:
+    """Return leases whose own time is over, those of paused tasks last.
+
+    The columns are lease id, work id, task id, queue, step, item, worker, attempt and expiry.
+    """
+    return connection.query(
+        "SELECT w.lease_id, w.id, w.task_id, w.queue, s.name, w.parallel_index, w.leased_by, w.attempt,"
+        " w.lease_expires_at"
+        " FROM work AS w JOIN steps AS s ON s.id = w.step_id JOIN tasks AS t ON t.id = w.task_id"
+        " WHERE w.status IN ('leased', 'running')"
+        " AND (w.lease_expires_at <= :now OR w.start_by <= :now OR w.run_by <= :now)"
+        " ORDER BY CASE WHEN t.status = 'running' THEN 0 ELSE 1 END, w.lease_expires_at, w.id"
+        " LIMIT :most",
+        now=now,
+        most=most,
+    )
+
+
 def lease_holders(connection: Connection, work_ids: list[str]) -> dict[str, tuple[str, str]]:
     """Return the state and the worker of each work that has a lease, by its id."""
     rows = connection.query(

@@ -11,9 +11,10 @@ from agent.store.engine.work_rows import WorkRow
 from agent.tasks.commit import due_tasks, work_reads
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.commit.work_reads import WorkReads
-from agent.tasks.rules.external_work import lease_calls, work_claims
+from agent.tasks.rules.external_work import lease_calls, work_claims, work_expiry
 from agent.tasks.rules.external_work.work_claims import Candidate, WorkContext
 from agent.tasks.rules.external_work.work_parts import LeaseCall, LeaseResult, WorkClaim
+from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS
 
 MOST_TRIES = 10
@@ -48,13 +49,18 @@ def _apply_calls(scope: TxScope, calls: list[LeaseCall]) -> None:
         task_id = call.address.task_id
         locked = scope.tasks.get(task_id)
         if locked is not None:
-            result = lease_calls.apply(scope.connection, locked, call)
-            scope.result.worked.append((call, result))
+            scope.result.worked.append((call, _apply_call(scope, locked, call)))
         elif task_id in scope.result.gone:
             scope.result.worked.append((call, LeaseResult(lost="unknown")))
         else:
             call.tries += 1
             scope.result.carried_work.append(call)
+
+
+def _apply_call(scope: TxScope, locked: LockedTask, call: LeaseCall) -> LeaseResult:
+    if call.verb == "expire":
+        return work_expiry.check_now(scope.connection, locked, call, scope.capacity.answering)
+    return lease_calls.apply(scope.connection, locked, call)
 
 
 def _grant(scope: TxScope, claims: list[WorkClaim], preread: WorkReads) -> None:

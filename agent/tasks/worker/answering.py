@@ -34,6 +34,11 @@ class Answering:
         """Answer no more: no lease expires from now on."""
         self._since = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether workers are answered; to be read by other threads too."""
+        return self._since is not None
+
     def note_outage(self) -> None:
         """Record that the database could not be used: calls of workers failed."""
         self._has_outage = True

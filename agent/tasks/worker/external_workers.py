@@ -6,7 +6,7 @@ since there may be more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +53,10 @@ class ExternalWorkers:
         result = await self._commit(call)
         assert isinstance(result, LeaseResult)
         return result
+
+    async def call_each(self, calls: Iterable[LeaseCall]) -> list[LeaseResult]:
+        """Apply calls with as few commits as they fit into; return their results in order."""
+        return await asyncio.gather(*map(self.call, calls))
 
     async def claim(self, claim: WorkClaim, wait_seconds: float) -> ClaimResult:
         """Claim work; wait up to some seconds for it where there is none."""

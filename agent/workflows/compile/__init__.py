@@ -3,7 +3,8 @@
 
 `compiler` compiles the workflow, `step_compiler` one step. `models` and `field_types` declare the keys of
 the language; `kind_choice` finds a step's kind; `references` checks names in templates; `inputs`,
-`triggers`, `fanout` and `output_schema` are about the keys of those names. `executor_keys`, `input_keys` and
+`triggers`, `fanout` and `output_schema` are about the keys of those names; `schema_errors` words the errors of a
+schema. `executor_keys`, `input_keys` and
 `watch_sources` declare keys too; `trigger_inputs` checks what triggers give to tasks, `template_hints` explains mistakes
 in templates. `json_schema` writes the schema for editors.
 

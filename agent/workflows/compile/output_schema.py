@@ -7,9 +7,11 @@ time, and the work for a schema and a value is bounded before it is done.
 import json
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.ids import canonical_json
+from agent.workflows.compile.schema_errors import cut, texts_of
 from agent.workflows.diagnostics import did_you_mean, write_key
 from agent.workflows.patterns import MAX_WEIGHT
 from agent.workflows.schema_cost import (
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from jsonschema_rs import FancyRegexOptions, RegexOptions, Validator
 
 MAX_PROBLEMS: Final = 20
-_MAX_MESSAGE_CHARS: Final = 300
 _MAX_REPORTED_OPERATIONS: Final = 2_000
 _MAX_REPORTED_PAIRS: Final = 20_000
 _MAX_REPORTED_SIZE: Final = 20_000
@@ -122,14 +123,14 @@ def find_output_problems(
             cost.count(output)
         if validator.is_valid(output):
             return []
-        return list(_problem_texts(validator, output, cost, size.values + size.characters))
+        return list(_problem_texts(validator, schema, output, cost, size.values + size.characters))
     except TooCostlyError as error:
         text = f"checking the value against it would take too long: {error}"
         raise UnusableSchemaError(text) from error
     except BaseException as error:
         if not _is_of_library(error):
             raise
-        raise UnusableSchemaError(f"{type(error).__name__}: {_cut(str(error))}") from error
+        raise UnusableSchemaError(f"{type(error).__name__}: {cut(str(error))}") from error
 
 
 def _is_of_library(error: BaseException) -> bool:
@@ -138,7 +139,7 @@ def _is_of_library(error: BaseException) -> bool:
 
 
 def _problem_texts(
-    validator: "Validator", output: Any, cost: SchemaCost, size: int
+    validator: "Validator", schema: dict[str, Any], output: Any, cost: SchemaCost, size: int
 ) -> Iterator[str]:
     """Yield the violations; of a large value, only as many as can be found quickly."""
     if size <= _MAX_REPORTED_SIZE and _is_cheap(cost, output):
@@ -146,12 +147,12 @@ def _problem_texts(
             if number == MAX_PROBLEMS:
                 yield "and more"
                 return
-            yield _text_of(error)
+            yield from islice(texts_of(error, schema), MAX_PROBLEMS)
     elif not cost.has_choices or _are_choices_cheap(cost, output):
         try:
             validator.validate(output)
         except ValueError as error:
-            yield _text_of(error)
+            yield from islice(texts_of(error, schema), MAX_PROBLEMS)
             yield "and perhaps more: the value is too large for a full list"
     else:
         yield "output: does not meet the schema; the value is too large to say where"
@@ -176,13 +177,6 @@ def _are_choices_cheap(cost: SchemaCost, output: Any) -> bool:
         return False
 
 
-def _text_of(error: Any) -> str:
-    path = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-    )
-    return f"output{path}: {_cut(error.message)}"
-
-
 @lru_cache(maxsize=256)
 def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
     """Return the validator of a schema, and its cost."""
@@ -205,7 +199,7 @@ def _compiled(schema_text: str) -> "tuple[Validator, SchemaCost]":
     except BaseException as error:
         if not _is_of_library(error):
             raise
-        raise UnusableSchemaError(f"not a JSON Schema: {_cut(str(error))}") from error
+        raise UnusableSchemaError(f"not a JSON Schema: {cut(str(error))}") from error
     if cost.has_endless_reference():
         raise UnusableSchemaError("a $ref of this schema leads back to itself, without an end")
     if not cost.is_recursive and cost.expanded > MAX_EXPANDED:
@@ -245,7 +239,7 @@ def _reason(error: Any, path: ValuePath) -> str:
     if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
         return _pattern_reason(value)
     if path[-1:] != ("type",) or not isinstance(value, str):
-        return f"not a JSON Schema: {_cut(error.message)}"
+        return f"not a JSON Schema: {cut(error.message)}"
     known = f"not a JSON Schema: {value!r} is not one of {', '.join(_TYPES)}"
     hint = did_you_mean(value, _TYPES)
     return f"{known}; {hint}" if hint else known
@@ -289,8 +283,3 @@ def _references(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, Any]]:
     elif isinstance(value, list):
         for number, member in enumerate(value):
             yield from _references(member, (*path, number))
-
-
-def _cut(message: str) -> str:
-    short = len(message) <= _MAX_MESSAGE_CHARS
-    return message if short else message[: _MAX_MESSAGE_CHARS - 3] + "..."

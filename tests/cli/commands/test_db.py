@@ -144,6 +144,10 @@ def test_backup_and_prune(cli: Cli) -> None:
     assert "exists already" in cli("db", "backup", "copy.db", code=3).err
     assert "no such directory" in cli("db", "backup", "no/where.db", code=2).err
     assert cli("db", "prune", "--json").json["tasks"] == 0
+    would = cli("db", "prune", "--days", "0", "--dry-run", "--json").json
+    assert (would["tasks"], would["dry_run"]) == (1, True)
+    assert "would remove" in cli("db", "prune", "--days", "0", "--dry-run").out
+    assert "leave out --dry-run" in cli("db", "prune", "--dry-run", "--vacuum", code=2).err
     assert cli("db", "prune", "--days", "0", "--json").json["tasks"] == 1
     assert [task["id"] for task in cli("tasks", "--json").json] == [kept]
     assert "0 idempotency keys" in cli("db", "prune").out

@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from agent.tasks.commit import due_tasks
 from tests.support.server import Running, wait_for
 
 PLAIN = """
@@ -35,12 +37,13 @@ steps:
     set_state: {last: "{{ output.n }}"}
 """
 WORKER = "host:1"
+NOTHING_OVER: dict[str, Any] = {"expired": [], "kept": [], "has_more": False}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def workflows(running: Running) -> None:
     """Put workflows on record, one queue for each test that counts."""
-    for name in ("one", "two", "ask", "dead", "long", "paused", "gate"):
+    for name in ("one", "two", "ask", "dead", "long", "paused", "gate", "expire"):
         text = PLAIN.replace("QUEUE", name).replace("name: plain", f"name: plain-{name}")
         if name == "gate":
             text += "    approval: {message: really?}\n"
@@ -401,3 +404,58 @@ def test_bad_claims_are_refused(client: httpx.Client, body: dict[str, Any]) -> N
     """Each problem is named."""
     refused = client.post("/api/v1/work/claim", json=body)
     assert refused.status_code == 422 and refused.json()["errors"]
+
+
+def test_leases_are_checked_on_request(
+    running: Running,
+    client: httpx.Client,
+    worker: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that are over expire, even if the engine's own check comes later; the others are kept."""
+    assert client.post("/api/v1/work/expire").json() == NOTHING_OVER
+
+    def check_later(_tx: object, locked: Any, step: Any, _answered: object) -> None:
+        step.wake_at = locked.now + 3600 * 10**6
+
+    # From now on the engine's own check does nothing.
+    monkeypatch.setattr(due_tasks, "work_expiry", SimpleNamespace(check=check_later))
+    task = start(client, "plain-expire")
+    work = claim(worker, "expire", lease=1)
+    client.post(f"/api/v1/tasks/{task}/pause")
+
+    def over() -> Any:
+        checked = client.post("/api/v1/work/expire").json()
+        return checked if checked != NOTHING_OVER else None
+
+    about = {"id": work["id"], "task": task, "queue": "expire", "step": "review"}
+    about |= {"parallel_index": None, "worker": WORKER, "attempt": 1}
+    kept = {**about, "reason": "its task is paused", "expires_at": None}
+    assert wait_for(over) == {**NOTHING_OVER, "kept": [kept]}
+    assert call(worker, work, "heartbeat").json()["action"] == "pause"
+    client.post(f"/api/v1/tasks/{task}/resume")
+    assert wait_for(over) == {**NOTHING_OVER, "expired": [about]}
+    assert client.post("/api/v1/work/expire").json() == NOTHING_OVER
+    assert call(worker, work, "complete").json()["reason"] == "expired"
+    (event,) = [
+        event
+        for event in client.get("/api/v1/events", params={"task": task, "limit": 100}).json()[
+            "events"
+        ]
+        if event["type"] == "step.lease_expired"
+    ]
+    assert event["data"]["worker"] == WORKER
+    for scopes, status in ((("work:*", "read"), 403), (("operate",), 200)):
+        with running.client(running.token_with(*scopes)) as other:
+            assert other.post("/api/v1/work/expire").status_code == status
+    client.post(f"/api/v1/tasks/{task}/cancel")
+
+
+def test_a_process_without_a_server_checks_no_lease(running: Running, client: httpx.Client) -> None:
+    """It answers no workers: the request is refused, and says who can check."""
+    running.worker.answering.close()
+    try:
+        refused = client.post("/api/v1/work/expire")
+    finally:
+        running.worker.answering.open()
+    assert refused.status_code == 409 and "--server" in refused.json()["detail"]

@@ -48,7 +48,8 @@ def test_a_large_input_is_stored_apart() -> None:
     [
         ("{with: {a: 1}}", "queue"),
         ("{queue: Bad Name}", "queue"),
-        ("{queue: q, lease: 0s}", "lease must be between"),
+        ("{queue: q, lease: 0s}", "lease must be between 1s and 24h"),
+        ("{queue: q, start_within: 0s}", "start_within must be between 1s and 24h"),
         ("{queue: q, start_within: 3d}", "start_within must be between"),
         ("{queue: q, effect: twice}", "effect"),
         # No text from outside chooses who gets the work.

@@ -9,7 +9,7 @@ two. A process that answers no workers lets no lease expire.
 from dataclasses import replace
 
 from agent.core.clock import SECOND
-from agent.core.state_machine import WORK_LEASED, CallStatus, WorkStatus
+from agent.core.state_machine import WORK_LEASED, CallStatus, TaskStatus, WorkStatus
 from agent.core.waits import Work
 from agent.steps.types.call_records import CallResult
 from agent.steps.types.outcome import StepError
@@ -17,6 +17,7 @@ from agent.store.db.database import Connection
 from agent.store.engine.work_rows import WorkRow
 from agent.tasks.rules.claiming import AnsweredTime
 from agent.tasks.rules.external_work import lease_calls, work_leases
+from agent.tasks.rules.external_work.work_parts import LeaseCall, LeaseResult
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -51,6 +52,26 @@ def check(tx: Connection, locked: LockedTask, step: StepRow, answered: AnsweredT
         work_leases.postpone(locked, step, row, least)
         return
     expire(locked, step, row)
+
+
+def check_now(
+    tx: Connection, locked: LockedTask, call: LeaseCall, answered: AnsweredTime | None
+) -> LeaseResult:
+    """Check a lease before its wake time, by the rule of `check`; the result says whether it has expired."""
+    address = call.address
+    step = locked.steps.get((address.step_index, address.parallel_index))
+    row = locked.work.get(address.work_id)
+    if step is None or row is None:
+        return LeaseResult(lost="unknown")
+    if lease_calls.holds(locked, step, row, call.lease_id):
+        if locked.task.status != TaskStatus.RUNNING:
+            # As for every due step: nothing happens to those of a paused task.
+            return LeaseResult(directive="pause", task_id=locked.task.id)
+        check(tx, locked, step, answered)
+    if row.status in WORK_LEASED and row.lease_id == call.lease_id:
+        return LeaseResult(lease_expires_at=row.lease_expires_at, task_id=locked.task.id)
+    is_last = row.last_lease_id == call.lease_id
+    return LeaseResult(lost=lease_calls.LOST.get(row.status, "released") if is_last else "released")
 
 
 def expire(locked: LockedTask, step: StepRow, row: WorkRow) -> None:

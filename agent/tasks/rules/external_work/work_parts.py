@@ -24,8 +24,9 @@ LeaseVerb = Literal[
     "fail",
     "release",
     "ask",
+    "expire",
 ]
-"""The request of a lease's holder; in the API the last part of the path."""
+"""The request of a lease's holder, in the API the last part of the path; `expire` is an operator's."""
 LostReason = Literal["unknown", "expired", "released", "ended", "withdrawn"]
 
 
@@ -95,7 +96,7 @@ class ClaimResult:
 
 @dataclass(slots=True, eq=False)
 class LeaseCall:
-    """A request under a lease; `verb` decides which members count."""
+    """A request under a lease, or the check of one; `verb` decides which members count."""
 
     lease_id: str
     address: LeaseAddress

@@ -444,3 +444,62 @@ def test_work_of_a_locked_task_is_left_out(postgres_database: Database) -> None:
         assert bench.call(lease, "heartbeat").lost is None
     finally:
         hand.close()
+
+
+def test_a_check_of_a_lease_expires_it_when_it_is_over(bench: WorkBench) -> None:
+    """The operator's check ends the same leases as the engine's, and before them none."""
+    task = bench.hand.start(graph(worker_step()))
+    bench.offer()
+    lease = bench.claim(must_start=True)
+    before = bench.hand.everything()
+    early = check_lease(bench, lease, 10**6)
+    assert early.lost is None and early.lease_expires_at is not None
+    assert bench.hand.everything() == before
+    bench.hand.skip(61)
+    assert check_lease(bench, lease, 10**6).lost == "expired"
+    assert bench.work_statuses() == ["expired"]
+    assert bench.hand.steps(task)["w"]["error"]["code"] == "heartbeat_timeout"
+    assert check_lease(bench, lease, 10**6).lost == "expired", "a repetition gets the same answer"
+    assert bench.complete(lease).lost == "expired"
+
+
+@pytest.mark.parametrize("answering", [None, 0, 30, 59])
+def test_a_check_of_a_lease_counts_answered_time_alone(
+    bench: WorkBench, answering: float | None
+) -> None:
+    """After a start of the agent the lease lasts one more, also when a person asks for the check."""
+    bench.hand.start(graph(worker_step()))
+    bench.offer()
+    lease = bench.claim(must_start=True)
+    bench.hand.skip(10_000)
+    assert check_lease(bench, lease, answering).lost is None
+    assert bench.work_statuses() == ["running"]
+    assert bench.call(lease, "heartbeat").lost is None
+
+
+def test_a_check_keeps_leases_of_paused_tasks_and_of_others(bench: WorkBench) -> None:
+    """Due steps of a paused task wait for its end; a lease that ended otherwise stays as it is."""
+    task = bench.hand.start(graph(worker_step()))
+    bench.offer()
+    lease = bench.claim(must_start=True)
+    bench.hand.operator.pause(task)
+    bench.hand.skip(61)
+    assert check_lease(bench, lease, 10**6).directive == "pause"
+    assert bench.work_statuses() == ["running"]
+    bench.hand.operator.resume(task)
+    assert bench.complete(lease).lost is None
+    assert check_lease(bench, lease, 10**6).lost == "ended"
+    assert check_lease(bench, lease[:-4] + "beef", 10**6).lost == "released"
+    assert bench.hand.status(task) == "succeeded"
+
+
+def check_lease(bench: WorkBench, lease: str, answered_seconds: float | None) -> LeaseResult:
+    """Check a lease as an operator does; nothing else that is due is visited."""
+    now = bench.hand.clock.now()
+    answering = None
+    if answered_seconds is not None:
+        answering = AnsweredTime(now - int(answered_seconds * SECOND), now)
+    call = call_of(lease, "expire")
+    ((_, result),) = bench.commit(call, answering=answering, most_due=0).worked
+    assert isinstance(result, LeaseResult)
+    return result
