@@ -13,13 +13,13 @@ from agent.server.requests.paging import Cursor, PartOfId, page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.approvals import (
-    Answering,
+    AnswerRequest,
     ApprovalAnswer,
     ApprovalDocument,
     ApprovalList,
-    Approving,
-    Deferring,
-    Denying,
+    ApproveRequest,
+    DeferRequest,
+    DenyRequest,
 )
 
 routes = RouteRegistry("approvals")
@@ -81,10 +81,10 @@ async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
     summary="Approve",
 )
 async def approve(
-    request: Request, approval_id: ApprovalId, body: Approving | None = None
+    request: Request, approval_id: ApprovalId, body: ApproveRequest | None = None
 ) -> Response:
     """Let the step run the request as shown, with the edits given here."""
-    body = body or Approving()
+    body = body or ApproveRequest()
     return await _decide(
         request, approval_id, "approve", comment=body.comment, edits=body.edits or None
     )
@@ -98,7 +98,9 @@ async def approve(
     refuses=_REFUSALS,
     summary="Deny",
 )
-async def deny(request: Request, approval_id: ApprovalId, body: Denying | None = None) -> Response:
+async def deny(
+    request: Request, approval_id: ApprovalId, body: DenyRequest | None = None
+) -> Response:
     """Fail the step; the workflow sees the reason."""
     return await _decide(request, approval_id, "deny", comment=body.reason if body else None)
 
@@ -111,7 +113,7 @@ async def deny(request: Request, approval_id: ApprovalId, body: Denying | None =
     refuses=_REFUSALS,
     summary="Answer with a value",
 )
-async def give(request: Request, approval_id: ApprovalId, body: Answering) -> Response:
+async def give(request: Request, approval_id: ApprovalId, body: AnswerRequest) -> Response:
     """Send the value that a step asks for, or the verdict on an unknown effect."""
     return await _decide(request, approval_id, "answer", comment=body.comment, value=body.value)
 
@@ -124,7 +126,7 @@ async def give(request: Request, approval_id: ApprovalId, body: Answering) -> Re
     refuses=_REFUSALS,
     summary="Be reminded later",
 )
-async def defer(request: Request, approval_id: ApprovalId, body: Deferring) -> Response:
+async def defer(request: Request, approval_id: ApprovalId, body: DeferRequest) -> Response:
     """Leave a question open and send a reminder later; its expiry does not change."""
     context, principal = context_of(request), caller(request).principal
     await context.command_pool.run(

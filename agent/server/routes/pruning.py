@@ -10,7 +10,7 @@ from agent.core.clock import to_iso
 from agent.server.context import context_of
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry, audit_more
-from agent.server.schemas.pruning import PruneDocument, Pruning
+from agent.server.schemas.pruning import PruneDocument, PruneRequest
 from agent.store import prune_run
 from agent.store.prune_run import PruneReport
 
@@ -27,12 +27,12 @@ routes = RouteRegistry("agent")
     returns=PruneDocument,
     summary="Remove old tasks that have ended",
 )
-async def prune_tasks(request: Request, body: Pruning | None = None) -> Response:
+async def prune_tasks(request: Request, body: PruneRequest | None = None) -> Response:
     """Count the tasks that ended long ago and all that goes with them; with `dry_run` false remove them for good.
 
     One request removes for a few seconds. Unless `is_complete`, send it again for the rest.
     """
-    context, body = context_of(request), body or Pruning()
+    context, body = context_of(request), body or PruneRequest()
     database = context.database
     days = context.settings.engine.retention_days if body.days is None else body.days
     before = prune_run.instant_before(database, days)

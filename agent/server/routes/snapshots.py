@@ -11,7 +11,7 @@ from agent.server.requests.paging import Cursor, page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
-from agent.server.schemas.work import AppendingSnapshot, SnapshotDocument, SnapshotPage
+from agent.server.schemas.work import AppendSnapshotRequest, SnapshotDocument, SnapshotPage
 from agent.tasks.operator import work_commands
 from agent.tasks.read_models import work_documents
 
@@ -71,7 +71,9 @@ async def latest_snapshot(
     refuses={404: "No such task", 409: "The task has ended, or takes no more snapshots"},
     summary="Append a snapshot to a task's context",
 )
-async def append_snapshot(request: Request, task_id: TaskId, body: AppendingSnapshot) -> Response:
+async def append_snapshot(
+    request: Request, task_id: TaskId, body: AppendSnapshotRequest
+) -> Response:
     """Append a value; nothing changes it afterwards. With a `client_token` it may be repeated."""
     context = context_of(request)
     by = f"{caller(request).channel}:{caller(request).name}"

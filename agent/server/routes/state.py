@@ -13,7 +13,7 @@ from agent.server.requests.paging import page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.state import (
-    DeletingValue,
+    DeleteValueRequest,
     NewValue,
     StateAnswer,
     StateHistory,
@@ -117,7 +117,7 @@ async def set_state(
     summary="Delete a value",
 )
 async def delete_state(
-    request: Request, scope: ScopeName, name: ValueName, body: DeletingValue | None = None
+    request: Request, scope: ScopeName, name: ValueName, body: DeleteValueRequest | None = None
 ) -> Response:
     """Delete a value; its versions count on if it is written again."""
     context, by = context_of(request), f"api:{caller(request).name}"

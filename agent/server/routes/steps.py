@@ -11,7 +11,7 @@ from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import REFUSALS, TaskId, command_response
 from agent.server.schemas.calls import Transcript
-from agent.server.schemas.steps import LogPage, Resolution, StepInspection, StepList
+from agent.server.schemas.steps import LogPage, ResolveRequest, StepInspection, StepList
 from agent.server.schemas.tasks import CommandAnswer
 from agent.store.db.database import Connection
 from agent.store.read import views
@@ -149,7 +149,9 @@ async def read_calls(request: Request, task_id: TaskId, name: StepName) -> Respo
     refuses=REFUSALS,
     summary="Resolve an unknown effect",
 )
-async def resolve(request: Request, task_id: TaskId, name: StepName, body: Resolution) -> Response:
+async def resolve(
+    request: Request, task_id: TaskId, name: StepName, body: ResolveRequest
+) -> Response:
     """Resolve a step whose effect has an unknown result: it happened, it did not, or give up."""
     context, by = context_of(request), caller(request).name
     return command_response(

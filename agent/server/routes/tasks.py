@@ -16,10 +16,10 @@ from agent.server.requests.route_registry import PREFIX, RouteRegistry
 from agent.server.schemas.tasks import (
     CommandAnswer,
     CreatedTask,
-    Fork,
+    ForkRequest,
     NewTask,
-    Reason,
-    Retry,
+    ReasonRequest,
+    RetryRequest,
     TaskDocument,
     TaskPage,
 )
@@ -165,7 +165,7 @@ async def get_task(request: Request, task_id: TaskId) -> Response:
     refuses=REFUSALS,
     summary="Pause a task",
 )
-async def pause(request: Request, task_id: TaskId, body: Reason | None = None) -> Response:
+async def pause(request: Request, task_id: TaskId, body: ReasonRequest | None = None) -> Response:
     """Start nothing new; running steps finish, or stop at their next checkpoint."""
     reason = body.reason if body else None
     return command_response(
@@ -200,7 +200,7 @@ async def resume(request: Request, task_id: TaskId) -> Response:
     refuses=REFUSALS,
     summary="Cancel a task",
 )
-async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) -> Response:
+async def cancel(request: Request, task_id: TaskId, body: ReasonRequest | None = None) -> Response:
     """End a task now; its running steps are stopped."""
     reason = body.reason if body else None
     return command_response(
@@ -218,7 +218,7 @@ async def cancel(request: Request, task_id: TaskId, body: Reason | None = None) 
     refuses=REFUSALS,
     summary="Retry a task",
 )
-async def retry(request: Request, task_id: TaskId, body: Retry | None = None) -> Response:
+async def retry(request: Request, task_id: TaskId, body: RetryRequest | None = None) -> Response:
     """Run what has not succeeded again, in a new task; a second request returns the same new task."""
     is_latest = body is not None and body.latest
     return command_response(
@@ -237,7 +237,7 @@ async def retry(request: Request, task_id: TaskId, body: Retry | None = None) ->
     summary="Run again from a step",
 )
 async def fork(
-    request: Request, task_id: TaskId, body: Fork, key: IdempotencyKey = None
+    request: Request, task_id: TaskId, body: ForkRequest, key: IdempotencyKey = None
 ) -> Response:
     """Create a task that keeps the results before a step and runs the rest with changed inputs."""
     address = f"POST /tasks/{task_id}/fork"

@@ -13,10 +13,10 @@ from agent.server.requests.paging import page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.schemas.triggers import (
-    Backfilling,
+    BackfillRequest,
     FiringPage,
-    PausingTrigger,
-    ResumingTrigger,
+    PauseTriggerRequest,
+    ResumeTriggerRequest,
     TriggerAnswer,
     TriggerCheck,
     TriggerDocument,
@@ -124,10 +124,10 @@ async def list_firings(
     summary="Pause a trigger",
 )
 async def pause_trigger(
-    request: Request, trigger_id: TriggerId, body: PausingTrigger | None = None
+    request: Request, trigger_id: TriggerId, body: PauseTriggerRequest | None = None
 ) -> Response:
     """Start nothing by itself, until a time or until it is resumed; queued runs stay queued."""
-    body = body or PausingTrigger()
+    body = body or PauseTriggerRequest()
     return await _change(
         request, trigger_id, TriggerRequest("pause", until=body.until, reason=body.reason)
     )
@@ -142,7 +142,7 @@ async def pause_trigger(
     summary="Resume a trigger",
 )
 async def resume_trigger(
-    request: Request, trigger_id: TriggerId, body: ResumingTrigger | None = None
+    request: Request, trigger_id: TriggerId, body: ResumeTriggerRequest | None = None
 ) -> Response:
     """End a pause. What came in it is skipped, unless `catch_up` is given."""
     catch_up = body is not None and body.catch_up
@@ -189,7 +189,9 @@ async def skip_trigger(
     refuses=_REFUSALS,
     summary="Run instants of the past",
 )
-async def backfill_trigger(request: Request, trigger_id: TriggerId, body: Backfilling) -> Response:
+async def backfill_trigger(
+    request: Request, trigger_id: TriggerId, body: BackfillRequest
+) -> Response:
     """Queue runs for instants that have no fate of their own, the oldest first.
 
     Repeating the request queues only what was left out.

@@ -16,22 +16,22 @@ from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import Function, RouteRegistry
 from agent.server.schemas.base import ResponseDocument
 from agent.server.schemas.work import (
-    AddingArtifact,
-    AddingSnapshot,
+    AddSnapshotRequest,
     AppendedSnapshot,
-    Asking,
-    Beating,
+    ArtifactRequest,
+    AskRequest,
+    CheckpointRequest,
     ClaimedWork,
-    Claiming,
-    ClaimingNext,
-    Completing,
+    ClaimRequest,
+    CompleteRequest,
     EndedLease,
-    FailingWork,
+    FailRequest,
+    HeartbeatRequest,
     KeptArtifact,
     LeaseState,
-    Logging,
-    Releasing,
-    Saving,
+    LogRequest,
+    NextClaimRequest,
+    ReleaseRequest,
     SnapshotDocument,
     SnapshotPage,
 )
@@ -69,12 +69,12 @@ def _held(request: Request, lease_id: str) -> HeldLease:
 
 
 @routes.route("POST", "/work/claim", scope="work", returns=ClaimedWork, summary="Claim work")
-async def claim_work(request: Request, body: Claiming) -> Response:
+async def claim_work(request: Request, body: ClaimRequest) -> Response:
     """Return work of the queues, oldest first; wait for some if there is none."""
     return answer(await _claim(request, body, body.wait))
 
 
-async def _claim(request: Request, body: Claiming, wait: float) -> dict[str, Any]:
+async def _claim(request: Request, body: ClaimRequest, wait: float) -> dict[str, Any]:
     return await context_of(request).work.claim(
         caller(request).principal,
         body.queues,
@@ -88,7 +88,9 @@ async def _claim(request: Request, body: Claiming, wait: float) -> dict[str, Any
 
 
 async def _with_next(
-    request: Request, ending: Coroutine[Any, Any, dict[str, Any]], following: ClaimingNext | None
+    request: Request,
+    ending: Coroutine[Any, Any, dict[str, Any]],
+    following: NextClaimRequest | None,
 ) -> Response:
     """Answer the end of a lease, and the claim of the next work: both are parts of one commit."""
     if following is None:
@@ -101,7 +103,7 @@ async def _with_next(
     return answer({**ended, "work": work})
 
 
-async def _next_work(request: Request, following: ClaimingNext) -> list[Any] | None:
+async def _next_work(request: Request, following: NextClaimRequest) -> list[Any] | None:
     """Return the next work; None if the claim failed: the worker repeats it, and gets its error."""
     try:
         claimed = await _claim(request, following, 0.0)
@@ -119,7 +121,7 @@ async def start_work(request: Request, lease_id: LeaseId) -> Response:
 
 @_on_lease("heartbeat", LeaseState, "Extend a lease")
 async def extend_lease(
-    request: Request, lease_id: LeaseId, body: Beating | None = None
+    request: Request, lease_id: LeaseId, body: HeartbeatRequest | None = None
 ) -> Response:
     """Extend the lease, and say whether to go on."""
     knows = body is not None and "snapshot" in body.model_fields_set
@@ -128,25 +130,25 @@ async def extend_lease(
 
 
 @_on_lease("checkpoint", LeaseState, "Save a checkpoint")
-async def save_checkpoint(request: Request, lease_id: LeaseId, body: Saving) -> Response:
+async def save_checkpoint(request: Request, lease_id: LeaseId, body: CheckpointRequest) -> Response:
     """Save a value that the next attempt, or the next worker, gets."""
     return answer(await _held(request, lease_id).checkpoint(body.value))
 
 
 @_on_lease("log", LeaseState, "Write to the step's log")
-async def write_log(request: Request, lease_id: LeaseId, body: Logging) -> Response:
+async def write_log(request: Request, lease_id: LeaseId, body: LogRequest) -> Response:
     """Append a text to the log of the step."""
     return answer(await _held(request, lease_id).log(body.text, body.stream))
 
 
 @_on_lease("artifact", KeptArtifact, "Keep a value")
-async def add_artifact(request: Request, lease_id: LeaseId, body: AddingArtifact) -> Response:
+async def add_artifact(request: Request, lease_id: LeaseId, body: ArtifactRequest) -> Response:
     """Keep a value beside the step's output; the event `artifact.added` names it."""
     return answer(await _held(request, lease_id).artifact(body.name, body.value))
 
 
 @_on_lease("snapshot", AppendedSnapshot, "Append a snapshot", _REFUSED)
-async def add_snapshot(request: Request, lease_id: LeaseId, body: AddingSnapshot) -> Response:
+async def add_snapshot(request: Request, lease_id: LeaseId, body: AddSnapshotRequest) -> Response:
     """Append a value to the context of the task; with a `client_token` the call may be repeated."""
     return answer(
         await _held(request, lease_id).snapshot(body.value, body.label, body.client_token)
@@ -191,17 +193,17 @@ async def read_latest_snapshot(
 
 @_on_lease("complete", EndedLease, "Complete work", _REFUSED)
 async def complete_work(
-    request: Request, lease_id: LeaseId, body: Completing | None = None
+    request: Request, lease_id: LeaseId, body: CompleteRequest | None = None
 ) -> Response:
     """End the step with its output, which must be as the step's schema says."""
-    body = body or Completing()
+    body = body or CompleteRequest()
     appended = None if body.snapshot is None else (body.snapshot.value, body.snapshot.label)
     ending = _held(request, lease_id).complete(body.output, appended)
     return await _with_next(request, ending, body.claim)
 
 
 @_on_lease("fail", EndedLease, "Fail work")
-async def fail_work(request: Request, lease_id: LeaseId, body: FailingWork) -> Response:
+async def fail_work(request: Request, lease_id: LeaseId, body: FailRequest) -> Response:
     """End the attempt without success; another follows if the step has any left."""
     ending = _held(request, lease_id).fail(
         body.message,
@@ -213,13 +215,13 @@ async def fail_work(request: Request, lease_id: LeaseId, body: FailingWork) -> R
 
 
 @_on_lease("release", EndedLease, "Give work back")
-async def release_work(request: Request, lease_id: LeaseId, body: Releasing) -> Response:
+async def release_work(request: Request, lease_id: LeaseId, body: ReleaseRequest) -> Response:
     """Put the work back into its queue; what has not begun uses up no attempt."""
     return answer(await _held(request, lease_id).release(body.reason, body.checkpoint))
 
 
 @_on_lease("ask", EndedLease, "Ask a person")
-async def ask_person(request: Request, lease_id: LeaseId, body: Asking) -> Response:
+async def ask_person(request: Request, lease_id: LeaseId, body: AskRequest) -> Response:
     """Park the step with a question; the claim after the answer has it."""
     return answer(
         await _held(request, lease_id).ask(
@@ -234,6 +236,6 @@ async def ask_person(request: Request, lease_id: LeaseId, body: Asking) -> Respo
 
 
 @_on_lease("block", EndedLease, "Wait for a person")
-async def block_work(request: Request, lease_id: LeaseId, body: Releasing) -> Response:
+async def block_work(request: Request, lease_id: LeaseId, body: ReleaseRequest) -> Response:
     """Park the step until a person says how it goes on, or resumes it."""
     return answer(await _held(request, lease_id).block(body.reason, body.checkpoint))

@@ -13,7 +13,7 @@ from agent.server.examples import work as work_examples
 from agent.server.requests.paging import Cursor, page
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
-from agent.server.schemas.work import Requeueing, Resuming
+from agent.server.schemas.work import RequeueRequest, ResumeWorkRequest
 from agent.server.schemas.work_queues import (
     CheckedLeases,
     DeadLetterPage,
@@ -77,10 +77,10 @@ async def list_dead_letters(
     summary="Requeue a dead letter",
 )
 async def requeue_dead_letter(
-    request: Request, work_id: WorkId, body: Requeueing | None = None
+    request: Request, work_id: WorkId, body: RequeueRequest | None = None
 ) -> Response:
     """Retry its task, which keeps what succeeded; a second request returns the same task."""
-    context, body = context_of(request), body or Requeueing()
+    context, body = context_of(request), body or RequeueRequest()
     now = context.database.clock.now()
     not_before = None if body.not_before is None else later(body.not_before, machine_zone(), now)
     result = await context.command_pool.run(
@@ -116,9 +116,11 @@ async def expire_leases(request: Request) -> Response:
     refuses={404: "No such work", 409: "It does not wait for a person"},
     summary="Resume parked work",
 )
-async def resume_work(request: Request, work_id: WorkId, body: Resuming | None = None) -> Response:
+async def resume_work(
+    request: Request, work_id: WorkId, body: ResumeWorkRequest | None = None
+) -> Response:
     """Put work back into its queue whose worker asked a person, without that answer."""
-    context, body = context_of(request), body or Resuming()
+    context, body = context_of(request), body or ResumeWorkRequest()
     by = f"{caller(request).channel}:{caller(request).name}"
     result = await context.command_pool.run(
         lambda: work_commands.resume_work(

@@ -10,7 +10,7 @@ from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
 
 
-class Approving(RequestDocument):
+class ApproveRequest(RequestDocument):
     """An approval, with edits of editable values."""
 
     model_config = ConfigDict(
@@ -21,13 +21,13 @@ class Approving(RequestDocument):
     edits: dict[str, Any] = Field(default_factory=dict, description="by key, as in `editable`")
 
 
-class Denying(RequestDocument):
+class DenyRequest(RequestDocument):
     """A denial."""
 
     reason: str | None = Field(default=None, max_length=10_000, examples=["not this month"])
 
 
-class Answering(RequestDocument):
+class AnswerRequest(RequestDocument):
     """A value; for an unknown effect `done`, `retry` or `fail`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"value": "blue"}]})
@@ -36,7 +36,7 @@ class Answering(RequestDocument):
     comment: str | None = Field(default=None, max_length=10_000)
 
 
-class Deferring(RequestDocument):
+class DeferRequest(RequestDocument):
     """When to send a reminder."""
 
     seconds: float = Field(gt=0, le=MAX_DEFER_SECONDS, examples=[3600])

@@ -27,7 +27,7 @@ _PRUNED: Final[dict[str, Any]] = {
 }
 
 
-class Pruning(RequestDocument):
+class PruneRequest(RequestDocument):
     """What to remove."""
 
     days: float | None = Field(

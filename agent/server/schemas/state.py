@@ -23,7 +23,7 @@ class NewValue(RequestDocument):
     )
 
 
-class DeletingValue(RequestDocument):
+class DeleteValueRequest(RequestDocument):
     """Under which condition a value is deleted."""
 
     if_version: int | None = Field(default=None, ge=1, lt=2**53)

@@ -9,7 +9,7 @@ from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument
 from agent.server.schemas.calls import CallDocument
 
 
-class Resolution(RequestDocument):
+class ResolveRequest(RequestDocument):
     """The verdict on an effect whose result is unknown."""
 
     model_config = ConfigDict(

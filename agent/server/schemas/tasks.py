@@ -34,13 +34,13 @@ class CreatedTask(ResponseDocument):
     url: str = Field(examples=[f"/api/v1/tasks/{TASK_ID}"])
 
 
-class Reason(RequestDocument):
+class ReasonRequest(RequestDocument):
     """The reason for a command; it is recorded with the task."""
 
     reason: str | None = Field(default=None, max_length=1000, examples=["waiting for the bank"])
 
 
-class Retry(RequestDocument):
+class RetryRequest(RequestDocument):
     """How a task is retried."""
 
     latest: bool = Field(
@@ -49,7 +49,7 @@ class Retry(RequestDocument):
     )
 
 
-class Fork(RequestDocument):
+class ForkRequest(RequestDocument):
     """The step to run again from, and the changed inputs."""
 
     model_config = ConfigDict(

@@ -11,7 +11,7 @@ from agent.triggers.commands.backfill import MOST, MOST_EVER
 _TIME = "A duration such as `2h`, or an ISO time; without an offset it is in the trigger's zone"
 
 
-class PausingTrigger(RequestDocument):
+class PauseTriggerRequest(RequestDocument):
     """Until when a trigger is paused, and why."""
 
     until: str | None = Field(
@@ -20,7 +20,7 @@ class PausingTrigger(RequestDocument):
     reason: str | None = Field(default=None, max_length=1000, examples=["holidays"])
 
 
-class ResumingTrigger(RequestDocument):
+class ResumeTriggerRequest(RequestDocument):
     """What becomes of what came in the pause."""
 
     catch_up: bool = Field(
@@ -28,7 +28,7 @@ class ResumingTrigger(RequestDocument):
     )
 
 
-class Backfilling(RequestDocument):
+class BackfillRequest(RequestDocument):
     """A span of the past; both ends are included."""
 
     first: str = Field(

@@ -22,10 +22,10 @@ def _storable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_storable)]
 Queue = Annotated[str, Field(pattern=QUEUE_PATTERN, examples=["review"])]
 Label = Annotated[Text, Field(min_length=1, max_length=200, examples=["plan"])]
-Reason = Annotated[Text, Field(min_length=1, max_length=2000)]
+ReasonRequest = Annotated[Text, Field(min_length=1, max_length=2000)]
 
 
-class Claiming(RequestDocument):
+class ClaimRequest(RequestDocument):
     """What a worker asks for."""
 
     queues: list[Queue] = Field(min_length=1, max_length=50, examples=[["review"]])
@@ -49,7 +49,7 @@ class Claiming(RequestDocument):
     )
 
 
-class ClaimingNext(Claiming):
+class NextClaimRequest(ClaimRequest):
     """The claim of the next work, with the end of the last: one request and one commit for both.
 
     It does not wait for work. If the end is refused, or the answer is lost, repeat the claim by itself
@@ -61,7 +61,7 @@ class ClaimingNext(Claiming):
     )
 
 
-class Beating(RequestDocument):
+class HeartbeatRequest(RequestDocument):
     """What a worker knows."""
 
     snapshot: str | None = Field(
@@ -72,20 +72,20 @@ class Beating(RequestDocument):
     )
 
 
-class Saving(RequestDocument):
+class CheckpointRequest(RequestDocument):
     """A checkpoint."""
 
     value: Any = Field(examples=[{"page": 3}])
 
 
-class Logging(RequestDocument):
+class LogRequest(RequestDocument):
     """A piece of a log."""
 
     text: Text = Field(min_length=1, max_length=100_000, examples=["page 3 of 9"])
     stream: Literal["log", "stdout", "stderr"] = "log"
 
 
-class AddingArtifact(RequestDocument):
+class ArtifactRequest(RequestDocument):
     """A value to keep beside the step's output."""
 
     name: Label
@@ -99,7 +99,7 @@ class NewSnapshot(RequestDocument):
     label: Label | None = None
 
 
-class AddingSnapshot(NewSnapshot):
+class AddSnapshotRequest(NewSnapshot):
     """A value to append to the task's context, by a call that may be repeated."""
 
     client_token: Text | None = Field(
@@ -111,7 +111,7 @@ class AddingSnapshot(NewSnapshot):
     )
 
 
-class AppendingSnapshot(AddingSnapshot):
+class AppendSnapshotRequest(AddSnapshotRequest):
     """A value to append to a task's context."""
 
     parent: str | None = Field(
@@ -121,15 +121,15 @@ class AppendingSnapshot(AddingSnapshot):
     )
 
 
-class Completing(RequestDocument):
+class CompleteRequest(RequestDocument):
     """The result of the work."""
 
     output: Any = Field(default=None, examples=[{"verdict": "fine"}])
     snapshot: NewSnapshot | None = None
-    claim: ClaimingNext | None = None
+    claim: NextClaimRequest | None = None
 
 
-class FailingWork(RequestDocument):
+class FailRequest(RequestDocument):
     """Why the work failed."""
 
     message: Text = Field(min_length=1, max_length=10_000, examples=["the file is missing"])
@@ -141,17 +141,17 @@ class FailingWork(RequestDocument):
         le=86_400,
         description="At least this many seconds until the next attempt.",
     )
-    claim: ClaimingNext | None = None
+    claim: NextClaimRequest | None = None
 
 
-class Releasing(RequestDocument):
+class ReleaseRequest(RequestDocument):
     """Why a worker gives its work back."""
 
-    reason: Reason = Field(examples=["shutting down"])
+    reason: ReasonRequest = Field(examples=["shutting down"])
     checkpoint: Any = Field(default=None, description="Saved for the next worker, unless null.")
 
 
-class Asking(RequestDocument):
+class AskRequest(RequestDocument):
     """A question to a person; the next claim has the answer."""
 
     question: Text = Field(min_length=1, max_length=10_000, examples=["Which account?"])
@@ -168,14 +168,14 @@ class Asking(RequestDocument):
     checkpoint: Any = Field(default=None, description="Saved for the next worker, unless null.")
 
 
-class Resuming(RequestDocument):
+class ResumeWorkRequest(RequestDocument):
     """How work goes on whose worker waits for a person."""
 
     value: Any = Field(default=None, description="The answer that the next claim carries.")
-    reason: Reason | None = None
+    reason: ReasonRequest | None = None
 
 
-class Requeueing(RequestDocument):
+class RequeueRequest(RequestDocument):
     """How a dead letter goes on."""
 
     not_before: str | None = Field(
@@ -184,7 +184,7 @@ class Requeueing(RequestDocument):
         description="A duration such as `2h`, or an ISO time.",
         examples=["2h"],
     )
-    reason: Reason | None = None
+    reason: ReasonRequest | None = None
 
 
 class WorkDocument(ResponseDocument):
