@@ -215,9 +215,9 @@ def test_a_filtered_list_offers_what_would_change_its_tasks(
     assert f'<a class="button" href="{address.replace("&", "&amp;")}">Back</a>' in preview.text
     assert "Pause 1 task?" in preview.text
     assert f'id="task-{waiting}"' in preview.text
-    done = send(visitor, "/tasks/bulk", do="pause", task=waiting, back=address)
-    assert done.url.raw_path.decode() == address
-    assert "1 paused." in done.text
+    paused = send(visitor, "/tasks/bulk", do="pause", task=waiting, back=address)
+    assert paused.url.raw_path.decode() == address
+    assert "1 paused." in paused.text
     again = send(visitor, "/tasks/bulk", do="retry", task=failed, back="/tasks?activity=failed")
     assert re.search(r'1 retried as <a href="/tasks/[^"]+">', again.text)
     assert send(visitor, "/tasks/bulk", do="pause", task=waiting, back="//x").url.path == "/tasks"
