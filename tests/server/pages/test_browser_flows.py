@@ -177,7 +177,7 @@ def test_bulk_cancel_with_a_preview(
             page.locator(f"#task-{task_id} input[type=checkbox]").check()
         page.get_by_role("button", name="Cancel…").click()
         expect(page.locator("h1")).to_have_text("Cancel 2 tasks?")
-        expect(page.locator(f"#task-{ids[2]}")).to_contain_text("nothing to cancel")
+        expect(page.locator(f"#task-{ids[2]}")).to_contain_text("Nothing to cancel")
         expect(page.locator(f"#task-{ids[0]}")).to_contain_text("never run")
         page.get_by_role("button", name="Cancel 2 tasks").click()
         expect(page.locator(".notice")).to_contain_text("2 canceled.")

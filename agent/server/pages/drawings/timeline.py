@@ -18,7 +18,7 @@ SHOWN_ROWS: Final = 15
 MAX_GAPS: Final = 6
 LEAST_GAP_PERCENT: Final = 6.0
 """The part of the whole time that a gap must exceed; a shorter one has no room for its label."""
-MOST_GAPS_PERCENT: Final = 60.0
+MOST_GAPS_PERCENT: Final = 70.0
 """What all gaps take together."""
 MIN_BAR_PERCENT: Final = 0.6
 _LOUDNESS: Final = {"waiting": 1, "skipped": 1, "canceled": 1, "running": 3, "failed": 4}
@@ -211,10 +211,10 @@ def _gap_percents(
 ) -> list[float]:
     """Return the width of each gap; `total` is the time that is drawn in proportion.
 
-    A gap that is just worth squeezing keeps its length. One ten times as long is drawn twice as long.
+    A gap that is just worth squeezing keeps its length. One ten times as long is drawn three times as long.
     """
     unit = _active(busy) * _WORTH_SQUEEZING
-    drawn = [unit * (1 + math.log10((end - start) / unit)) for start, end in gaps]
+    drawn = [unit * (1 + 2 * math.log10((end - start) / unit)) for start, end in gaps]
     most = MOST_GAPS_PERCENT / 100
     whole = max(total + sum(drawn), sum(drawn) / most)
     return [100.0 * length / whole for length in drawn]

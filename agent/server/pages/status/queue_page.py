@@ -81,7 +81,7 @@ async def requeue_dead_letters(request: Request, form: Form) -> Response:
 def _requeue(
     context: Context, ids: list[str], reason: str | None, who: str, source: str
 ) -> tuple[list[str], Counter[str]]:
-    """Return the tasks that retry the dead letters, and why others were not put back."""
+    """Return the tasks that were started, and why other dead letters were not put back."""
     requeued, refused = list[str](), Counter[str]()
     for work_id in ids:
         try:
