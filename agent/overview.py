@@ -11,7 +11,7 @@ from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
 from agent.store.read import health
 from agent.store.read.task_list import TaskFilter
-from agent.tasks.read_models import spending, task_list
+from agent.tasks.read_models import isolated_steps, spending, task_list
 
 Document = dict[str, Any]
 
@@ -23,7 +23,9 @@ _SHOWN: Final = 3
 """Entries of each kind that are returned."""
 
 
-def overview_document(connection: Connection, budget: BudgetSettings, now: int) -> Document:
+def overview_document(
+    connection: Connection, budget: BudgetSettings, solo_seconds: float, now: int
+) -> Document:
     """Return counts, and the first entries that need attention; the caller reads in one snapshot."""
     questions = approval_documents.list_approvals(connection, limit=_SHOWN)
     unknown = [
@@ -45,6 +47,7 @@ def overview_document(connection: Connection, budget: BudgetSettings, now: int) 
         },
         "schedules": _schedules(rows),
         "broken": _broken(rows),
+        "isolated": isolated_steps.isolation(connection, solo_seconds, now),
         "spend": spending.day_document(connection, budget, now),
     }
 

@@ -22,7 +22,7 @@ steps: {rest: {wait: 1s}}
 def problems(database: Database) -> dict[str, str]:
     """Return what is wrong, by trigger."""
     with database.connect("reader") as connection:
-        document = overview_document(connection, BudgetSettings(), database.clock.now())
+        document = overview_document(connection, BudgetSettings(), 60.0, database.clock.now())
     assert document["broken"]["count"] == len(document["broken"]["first"])
     return {entry["id"]: entry["problem"] for entry in document["broken"]["first"]}
 

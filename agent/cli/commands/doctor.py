@@ -99,6 +99,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
         database = bootstrap.open_database(settings)
         with database.connect("reader") as connection:
             yield from _check_database(settings, database, connection)
+            yield from _check_isolation(settings, database, connection)
             yield from _check_backups(settings, database)
             if deep_check is not None:
                 for task_id, step, state, message in deep_check.results(connection):
@@ -259,6 +260,20 @@ def _check_database(
         yield CheckResult(what, state, message)
     for what, state, message in space_checks(settings):
         yield CheckResult(what, state, message)
+
+
+def _check_isolation(
+    settings: "Settings", database: "Database", connection: "Connection"
+) -> Iterator[CheckResult]:
+    """Report a step that runs alone after a crash: other steps wait."""
+    from agent.cli.output import terminal
+    from agent.tasks.read_models import isolated_steps
+
+    solo_seconds, now = settings.engine.solo_seconds, database.clock.now()
+    isolated = isolated_steps.isolation(connection, solo_seconds, now)
+    if isolated is not None:
+        text = isolated_steps.words(isolated, terminal.short, terminal.moment)
+        yield CheckResult("steps", "warning", text, isolated["task"], isolated["step"])
 
 
 def _check_channels(

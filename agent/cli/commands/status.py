@@ -73,7 +73,9 @@ def _local(configuration: "Configuration") -> Document:
         document["outdated_settings"] = instance.outdated_keys(configuration)
     with database.connect("reader") as connection, connection.snapshot():
         now = database.clock.now()
-        return document | overview.overview_document(connection, settings.budget, now)
+        return document | overview.overview_document(
+            connection, settings.budget, settings.engine.solo_seconds, now
+        )
 
 
 def _agent(database: "Database", instance: "Instance | None") -> Document:
@@ -153,6 +155,8 @@ def _overview(document: Document) -> Iterator[Row]:
     counts = document["tasks"]
     text = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none running"
     yield "tasks", text, "tasks", None
+    if isolated := document.get("isolated"):
+        yield "isolated", _isolated(isolated), f"show {isolated['task'][-8:]}", "yellow"
     yield from _attention(document)
     schedules = document["schedules"]
     if schedules["count"]:
@@ -181,6 +185,17 @@ def _attention(document: Document) -> Iterator[Row]:
             f"{document['broken']['count']}: {first[0]['id']}: {one_line(first[0]['problem'], 30)}"
         )
         yield "broken", text, f"{plural} show {first[0]['id']}", "red"
+
+
+def _isolated(isolated: Document) -> str:
+    from agent.cli.output.terminal import moment, one_line
+
+    step = f"step {one_line(isolated['step'], 30)}"
+    if isolated["until"] is None:
+        return f"new steps wait: {step} must run alone after a crash"
+    until = f"until {moment(isolated['until'])} at the latest"
+    then = f", then {isolated['following']} more" if isolated["following"] else ""
+    return f"new steps wait: {step} runs alone after a crash, {until}{then}"
 
 
 def _next(schedules: list[Document]) -> str:

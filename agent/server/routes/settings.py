@@ -23,11 +23,13 @@ routes = RouteRegistry("agent")
 async def get_status(request: Request) -> Response:
     """Return what runs, what waits for a person, what went wrong lately, and what comes next."""
     context = context_of(request)
-    clock, budget = context.database.clock, context.settings.budget
+    clock, settings = context.database.clock, context.settings
     about = {"version": __version__, "started_at": to_iso(context.startup.started_at)}
 
     def read(connection: Connection) -> dict[str, Any]:
-        return about | overview.overview_document(connection, budget, clock.now())
+        return about | overview.overview_document(
+            connection, settings.budget, settings.engine.solo_seconds, clock.now()
+        )
 
     return answer(await context.read_pool.read(read))
 

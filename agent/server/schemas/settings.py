@@ -29,6 +29,13 @@ _STATUS: Final = {
     },
     "schedules": {"count": 1, "first": [{"id": "backup/nightly", "next_at": AT}]},
     "broken": {"count": 0, "first": []},
+    "isolated": {
+        "task": TASK_ID,
+        "workflow": "triage",
+        "step": "read",
+        "until": AT,
+        "following": 2,
+    },
     "spend": {
         "day": "2026-01-05",
         "tokens": 4480,
@@ -67,5 +74,10 @@ class StatusDocument(ResponseDocument):
     schedules: dict[str, Any] = Field(description="the next to fire")
     broken: dict[str, Any] = Field(
         description="schedules and watchers with a broken file, that fail or that are silent"
+    )
+    isolated: dict[str, Any] | None = Field(
+        default=None,
+        description="the step that runs alone after a crash, or that waits to; no other step starts"
+        " meanwhile",
     )
     spend: dict[str, Any] = Field(description="what models used today, and the limits")

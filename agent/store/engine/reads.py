@@ -61,6 +61,14 @@ def lock_tasks(
     return tx.query(statement, ids=set_of(task_ids))
 
 
+def tasks_at(connection: Connection, columns: tuple[str, ...], task_ids: Sequence[str]) -> Rows:
+    """Return the rows of tasks, without a lock."""
+    return connection.query(
+        f"SELECT {_columns(columns, 'tasks')} FROM tasks WHERE id IN {connection.sql.ids()}",
+        ids=set_of(task_ids),
+    )
+
+
 @cache
 def addresses_statement(sql: Sql, columns: tuple[str, ...]) -> str:
     """Select steps by (task id, index, parallel index)."""

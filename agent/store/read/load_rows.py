@@ -40,6 +40,46 @@ def longest_running(connection: Connection, limit: int) -> list[RunningStep]:
     return [RunningStep(*row) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class IsolatedStep:
+    """A step that runs with nothing beside it, or that must."""
+
+    task_id: str
+    workflow: str
+    name: str
+    parallel_index: int
+    started_at: int | None
+    wake_at: int | None
+
+
+_ISOLATED = (
+    "SELECT s.task_id, t.workflow_name, s.name, s.parallel_index, s.started_at, s.wake_at"
+    " FROM tasks AS t JOIN steps AS s ON s.task_id = t.id"
+)
+
+
+def isolated(connection: Connection, mark: int) -> list[IsolatedStep]:
+    """Return the steps that run isolated, the last claimed first: at most one for each worker."""
+    rows = connection.query(
+        f"{_ISOLATED} WHERE s.owner IS NOT NULL AND s.alone = :mark ORDER BY s.started_at DESC",
+        mark=mark,
+    )
+    return [IsolatedStep(*row) for row in rows]
+
+
+def due_isolated(connection: Connection, mark: int, now: int, limit: int) -> list[IsolatedStep]:
+    """Return the due steps that must run isolated, those longest due first."""
+    rows = connection.query(
+        f"{_ISOLATED} WHERE t.status = 'running' AND t.next_wake_time <= :now"
+        " AND s.wake_at <= :now AND s.status = 'pending' AND s.alone = :mark"
+        " ORDER BY s.wake_at, s.id LIMIT :limit",
+        mark=mark,
+        now=now,
+        limit=limit,
+    )
+    return [IsolatedStep(*row) for row in rows]
+
+
 def due(connection: Connection, now: int) -> tuple[int, int | None]:
     """Return how many tasks are due, and since when the oldest is."""
     ((count, oldest),) = connection.query(

@@ -1,14 +1,16 @@
 """The newer versions of a task's workflow: which one a retry or a fork may choose, and the remark about it."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from agent.store.db.database import Connection
-from agent.store.engine import task_rows, workflow_versions
+from agent.store.engine import reads, task_rows, workflow_versions
 from agent.tasks.errors import RefusedError
+from agent.tasks.rules.retries import retry_fork
 from agent.tasks.rules.retries.retry_fork import NewestVersion
-from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
+from agent.tasks.state.rows import TASK_COLUMNS, TaskRow
 from agent.workflows.compile.inputs import InputError
 
 
@@ -23,6 +25,38 @@ def already_retried(tx: Connection, again: str, *, is_latest: bool) -> str:
         f"{message}, on version {version}; version {newest} of {name} is newer:"
         " once that task has ended, retry it with --latest"
     )
+
+
+def refusal(
+    connection: Connection,
+    graphs: GraphCache,
+    task_id: str,
+    now: int,
+    from_step: str | None = None,
+) -> str | None:
+    """Return why a retry, or a fork from a step, would be refused on the newest version; else None.
+
+    For surfaces that offer it: read in a snapshot, without a lock. It reads every step of the task.
+    """
+    (values,) = reads.tasks_at(connection, TASK_COLUMNS, [task_id])
+    task = TaskRow.read(values)
+    try:
+        graph = graphs.get(connection, task.workflow_name, task.workflow_version)
+        old = LockedTask(task, graph, now)
+        versions = NewerVersions(connection, graphs, old)
+        latest = versions.chosen()
+        if from_step is None:
+            with versions.explained():
+                retry_fork.check_retry(connection, old, latest)
+        elif from_step not in latest.graph.index_of:
+            return f"version {latest.number} has no step {from_step!r}"
+        else:
+            # A person may edit an input that does not fit.
+            with suppress(InputError):
+                retry_fork.check_fork(connection, old, from_step, latest)
+    except (RefusedError, UnreadableError) as error:
+        return str(error)
+    return None
 
 
 class NewerVersions:

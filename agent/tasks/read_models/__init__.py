@@ -5,7 +5,8 @@
 - Steps: `step_attempts`, `transcript` (calls), `spending` (calls of models, and budgets).
 - Waits: `person_waits` (questions to people), `listed_waits` (the waits of listed tasks).
 - Workflows: `workflow_documents`, `version_facts` (changes since a task's version).
-- Others: `state_documents`, `conversations`, `work_documents` (external workers), `load` (`agent top`).
+- Others: `state_documents`, `conversations`, `work_documents` (external workers), `load` (`agent top`),
+  `isolated_steps` (what holds other steps back after a crash).
 - `event_tail`: every event in commit order, for listeners in this process.
 
 They may import `rules`, `state`, `operator` and the store, and none of the packages that run tasks.

@@ -177,7 +177,7 @@ def test_bulk_cancel_with_a_preview(
             page.locator(f"#task-{task_id} input[type=checkbox]").check()
         page.get_by_role("button", name="Cancel…").click()
         expect(page.locator("h1")).to_have_text("Cancel 2 tasks?")
-        expect(page.locator(f"#task-{ids[2]}")).to_contain_text("nothing to cancel")
+        expect(page.locator(f"#task-{ids[2]}")).to_contain_text("Nothing to cancel")
         expect(page.locator(f"#task-{ids[0]}")).to_contain_text("never run")
         page.get_by_role("button", name="Cancel 2 tasks").click()
         expect(page.locator(".notice")).to_contain_text("2 canceled.")
@@ -206,9 +206,21 @@ def test_a_filtered_list_offers_what_would_change_its_tasks(
         offered = re.findall(r'name="do" value="(\w+)"', page)
         assert set(offered) == expected
         assert len(offered) == 2 * len(expected), "for chosen tasks, and for all that match"
-    preview = visitor.get("/tasks/bulk", params={"all": "1", "activity": "waiting", "do": "pause"})
+    address = "/tasks?activity=waiting&workflow=pick-cover"
+    page = visitor.get(address).text
+    assert page.count(f'name="back" value="{address.replace("&", "&amp;")}"') == 2
+    preview = visitor.get(
+        "/tasks/bulk", params={"all": "1", "activity": "waiting", "do": "pause", "back": address}
+    )
+    assert f'<a class="button" href="{address.replace("&", "&amp;")}">Back</a>' in preview.text
     assert "Pause 1 task?" in preview.text
     assert f'id="task-{waiting}"' in preview.text
+    paused = send(visitor, "/tasks/bulk", do="pause", task=waiting, back=address)
+    assert paused.url.raw_path.decode() == address
+    assert "1 paused." in paused.text
+    again = send(visitor, "/tasks/bulk", do="retry", task=failed, back="/tasks?activity=failed")
+    assert re.search(r'1 retried as <a href="/tasks/[^"]+">', again.text)
+    assert send(visitor, "/tasks/bulk", do="pause", task=waiting, back="//x").url.path == "/tasks"
 
 
 def test_an_answer_that_came_too_late_says_when_it_was_given(

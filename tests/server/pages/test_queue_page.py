@@ -69,8 +69,12 @@ def test_chosen_dead_letters_are_put_back(
 ) -> None:
     """Each becomes a retry of its task; the form needs a choice, a token and the scope."""
     ids = re.findall(r'name="work" value="([^"]+)"', visitor.get("/queues").text)
-    shown = send(visitor, "/queues/requeue", work="\n".join(ids[:2]), reason="refilled").text
-    assert "2 put back." in shown
+    fields = {"work": "\n".join(ids[:2]), "reason": "refilled", "back": "/queues?queue=page-jobs"}
+    page = send(visitor, "/queues/requeue", **fields)
+    assert page.url.raw_path == b"/queues?queue=page-jobs"
+    shown = page.text
+    links = r'2 put back as <a href="/tasks/[^"]+"><code>\w{8}</code></a>, <a href="/tasks/[^"]+">'
+    assert re.search(links, shown), "each new task is a link"
     assert shown.count('name="work"') == 1
     assert send(visitor, "/queues/requeue").status_code == 422
     assert visitor.post("/queues/requeue", data={"work": ids[2]}).status_code == 403

@@ -1,23 +1,29 @@
 """A timeline that squeezes the times in which nothing ran: bars in per cent of its width.
 
 A task that ran for two seconds, waited two days for a person and ran for one second more is drawn as
-two stretches with a marked gap between them. Within a stretch the scale is the same everywhere.
+two stretches with a marked gap between them. The scale is the same everywhere outside of gaps. A gap is
+drawn by the logarithm of its length: it looks shorter than it was, never short beside the work, and a
+longer one is wider.
 """
 
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 SHOWN_ROWS: Final = 15
 """Rows that a page shows unfolded."""
 MAX_GAPS: Final = 6
-GAP_PERCENT: Final = 6.0
+LEAST_GAP_PERCENT: Final = 6.0
+"""The part of the whole time that a gap must exceed; a shorter one has no room for its label."""
+MOST_GAPS_PERCENT: Final = 70.0
+"""What all gaps take together."""
 MIN_BAR_PERCENT: Final = 0.6
 _LOUDNESS: Final = {"waiting": 1, "skipped": 1, "canceled": 1, "running": 3, "failed": 4}
-_EDGE_PERCENT: Final = 15.0
-"""Nearer to an edge a phone would cut a label that stands in the middle of its gap."""
+_EDGE_PERCENT: Final = 10.0
+"""A gap whose middle is nearer to an edge has its label there: a phone would cut a centred one."""
 _WORTH_SQUEEZING: Final = 0.25
 """The part of the busy time that a gap must exceed."""
 
@@ -67,11 +73,12 @@ class Gap:
     @property
     def label(self) -> tuple[float, str]:
         """Where the length of the stretch is written, and how (`text-anchor`): not past an edge."""
-        if self.x + self.width > 100 - _EDGE_PERCENT:
+        middle = self.x + self.width / 2
+        if middle > 100 - _EDGE_PERCENT:
             return self.x + self.width, "end"
-        if self.x < _EDGE_PERCENT:
+        if middle < _EDGE_PERCENT:
             return self.x, "start"
-        return self.x + self.width / 2, "middle"
+        return round(middle, 2), "middle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ class _Scale:
 
     times: list[int]
     percents: list[float]
-    squeezed: list[tuple[int, int]] = field(default_factory=list)
+    squeezed: list[tuple[int, int]]
 
     @staticmethod
     def over(spans: Sequence[Span]) -> "_Scale":
@@ -147,14 +154,15 @@ class _Scale:
         busy = _busy(spans, first, last)
         squeezed = _gaps(busy, first, last)
         total = last - first - sum(end - start for start, end in squeezed)
-        room = 100.0 - GAP_PERCENT * len(squeezed)
+        widths = _gap_percents(squeezed, busy, total)
+        room = 100.0 - sum(widths)
         times, percents = [first], [0.0]
-        for start, end in [*squeezed, (last, last)]:
+        for (start, end), width in zip([*squeezed, (last, last)], [*widths, 0.0], strict=True):
             if start > times[-1]:
                 percents.append(percents[-1] + room * (start - times[-1]) / max(total, 1))
                 times.append(start)
             if end > start:
-                percents.append(percents[-1] + GAP_PERCENT)
+                percents.append(percents[-1] + width)
                 times.append(end)
         return _Scale(times, percents, squeezed)
 
@@ -166,7 +174,11 @@ class _Scale:
 
     def gaps(self) -> list[Gap]:
         return [
-            Gap(round(self.percent(start), 2), GAP_PERCENT, end - start)
+            Gap(
+                round(self.percent(start), 2),
+                round(self.percent(end) - self.percent(start), 2),
+                end - start,
+            )
             for start, end in self.squeezed
         ]
 
@@ -185,8 +197,28 @@ def _busy(spans: Sequence[Span], first: int, last: int) -> list[tuple[int, int]]
 
 def _gaps(busy: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
     """Return the longest idle times, if they are long in comparison with the running times."""
-    active = sum(end - start for start, end in busy)
-    least = max(active * _WORTH_SQUEEZING, (last - first) * GAP_PERCENT / 100)
+    active = _active(busy)
+    if active == 0:
+        return []
+    least = max(active * _WORTH_SQUEEZING, (last - first) * LEAST_GAP_PERCENT / 100)
     between = [(left[1], right[0]) for left, right in itertools.pairwise(busy)]
     long = [gap for gap in between if gap[1] - gap[0] > least]
     return sorted(sorted(long, key=lambda gap: gap[0] - gap[1])[:MAX_GAPS])
+
+
+def _gap_percents(
+    gaps: list[tuple[int, int]], busy: list[tuple[int, int]], total: int
+) -> list[float]:
+    """Return the width of each gap; `total` is the time that is drawn in proportion.
+
+    A gap that is just worth squeezing keeps its length. One ten times as long is drawn three times as long.
+    """
+    unit = _active(busy) * _WORTH_SQUEEZING
+    drawn = [unit * (1 + 2 * math.log10((end - start) / unit)) for start, end in gaps]
+    most = MOST_GAPS_PERCENT / 100
+    whole = max(total + sum(drawn), sum(drawn) / most)
+    return [100.0 * length / whole for length in drawn]
+
+
+def _active(busy: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in busy)

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import hmac
-import re
 import secrets
 from collections.abc import Mapping
 from datetime import tzinfo
@@ -12,15 +11,20 @@ from typing import Any, Final
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.clock import to_iso
-from agent.core.escape import harmless
 from agent.server.access.sessions import cookie_name
 from agent.server.context import caller, context_of
-from agent.server.pages.framework import navigation, security_policy, sent_forms, templates
+from agent.server.pages.framework import (
+    engine_texts,
+    navigation,
+    security_policy,
+    sent_forms,
+    templates,
+)
 from agent.server.pages.framework.notices import Notice, Notices
 from agent.server.pages.framework.page_request import Form, PageRequest, page_request
 from agent.server.pages.framework.renderings import Page, Renderings
@@ -40,11 +44,6 @@ HEADERS: Final = {
 }
 MEDIA: Final = "text/html; charset=utf-8"
 _MIN_ZIPPED: Final = 1000
-_AS_TASK: Final = re.compile(r"\bas (?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-_INSTANT: Final = re.compile(
-    r"\b(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(?:Z| UTC)(?!\w)"
-)
-"""An instant in a message of the engine, as documents and as sentences have it."""
 _PAGE_TITLES: Final = {"forbidden": "Not allowed"}
 """Where the words of the API speak of tokens, which a person with a browser does not have."""
 # Renderings are shared. These marks cannot be guessed, so no shown text contains one.
@@ -135,7 +134,7 @@ def redirect_again(request: Request, path: str) -> Response:
     return redirect(request, path)
 
 
-def back_of(form: Form) -> str:
+def back_of(form: Mapping[str, str]) -> str:
     """Return the page of ours that a form came from."""
     back = form.get("back", "")
     is_ours = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
@@ -210,6 +209,7 @@ def _fill(template: str, request: PageRequest, data: Mapping[str, Any]) -> str:
                 "csrf": Markup(_FORM_FIELDS),  # noqa: S704
                 "notices": Markup(_NOTICES_MARK),  # noqa: S704
                 "local": lambda instant: templates.local(instant, zone),
+                "engine_text": lambda text: engine_texts.shown(text, zone),
                 **data,
             }
         )
@@ -242,25 +242,8 @@ def _viewed(
 
 
 def _notice(notice: Notice, zone: tzinfo | None) -> str:
-    text = str(escape(harmless(notice.text)))
-    # A started, retried or forked task is a link: its whole id means nothing to a person.
-    text = _AS_TASK.sub(_task_link, text)
-    text = _INSTANT.sub(lambda match: _time(match, zone), text)
+    text = engine_texts.shown(notice.text, zone)
     return f'<p class="notice {notice.tone}" role="status">{text}</p>'
-
-
-def _time(match: re.Match[str], zone: tzinfo | None) -> str:
-    instant = f"{match['day']}T{match['time']}Z"
-    try:
-        local, exact = templates.local(instant, zone), templates.utc(instant)
-    except (ValueError, OverflowError):  # a text of a person may only look like an instant
-        return match[0]
-    return f'<time datetime="{instant}" title="{exact}" data-date>{local}</time>'
-
-
-def _task_link(match: re.Match[str]) -> str:
-    task_id = match["id"]
-    return f'as <a href="/tasks/{task_id}"><code>{templates.short_id(task_id)}</code></a>'
 
 
 def _encoded(text: str) -> bytes:

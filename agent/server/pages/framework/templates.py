@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from agent.core.escape import harmless, harmless_json
 from agent.server.pages.framework import assets
+from agent.server.pages.framework.page_words import for_pages
 
 _DIRECTORY: Final = Path(__file__).parents[1] / "templates"
 _MOST_SHOWN: Final = 8_000
@@ -45,6 +46,7 @@ def environment() -> Environment:
         one_line=one_line,
         tool_answer=tool_answer,
         pause_words=pause_words,
+        for_pages=lambda text: for_pages(str(text)),
         sentence=sentence,
         with_code=with_code,
         breakable=breakable,
@@ -101,8 +103,8 @@ def first_line(text: str, most: int = 200) -> str:
 
 
 def pause_words(reason: str) -> str:
-    """Return why something is paused, without the mark of a budget and the command of a terminal."""
-    return reason.removeprefix("budget: ").partition("; `agent ")[0]
+    """Return why something is paused, without the mark of a budget, in the words of a page."""
+    return for_pages(reason.removeprefix("budget: "))
 
 
 def sentence(text: str) -> str:

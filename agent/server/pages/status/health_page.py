@@ -11,9 +11,11 @@ from agent.server.context import Context
 from agent.server.monitoring.metrics import DatabaseGauges, read_gauges
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.templates import sentence
 from agent.store.channels import cursors
 from agent.store.db.database import Connection
 from agent.store.read import health
+from agent.tasks.read_models import isolated_steps
 from agent.triggers.health_checks import trigger_checks
 from agent.workflows.directory import Entry
 
@@ -75,6 +77,7 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
 
 def _findings(connection: Connection, context: Context, gauges: DatabaseGauges) -> list[Finding]:
     findings = [Finding(what, "error", text) for what, text in context.health.messages().items()]
+    findings += _isolation(connection, context)
     for task_id, step, action in health.unknown_calls(connection):
         text = f"The result of {action} of step {step} was never recorded. Did it happen?"
         findings.append(Finding("unknown effect", "warning", text, f"/tasks/{task_id}"))
@@ -90,6 +93,15 @@ def _findings(connection: Connection, context: Context, gauges: DatabaseGauges) 
         text = f"A task has been due for {gauges.queue_age_seconds:.0f} s and was not claimed."
         findings.append(Finding("queue", "warning", text))
     return findings + _space(context) + _files(context)
+
+
+def _isolation(connection: Connection, context: Context) -> list[Finding]:
+    solo_seconds, now = context.settings.engine.solo_seconds, context.database.clock.now()
+    isolated = isolated_steps.isolation(connection, solo_seconds, now)
+    if isolated is None:
+        return []
+    text = sentence(isolated_steps.words(isolated, str, str))
+    return [Finding("new steps wait", "warning", text, f"/tasks/{isolated['task']}")]
 
 
 def _files(context: Context) -> list[Finding]:

@@ -25,6 +25,8 @@ EVERY_SECONDS: Final = 10.0
 _PAGE: Final = 50
 _MOST_LEASES: Final = 50
 _MAX_REQUEUED: Final = 200
+_MOST_NAMED: Final = 3
+"""New tasks that the notice names."""
 
 
 @pages.page("/queues", "queues.html", every_seconds=EVERY_SECONDS)
@@ -68,24 +70,27 @@ async def requeue_dead_letters(request: Request, form: Form) -> Response:
     requeued, refused = await context.command_pool.run(
         lambda: _requeue(context, ids, reason, who, source)
     )
-    text = f"{requeued} put back."
-    text += "".join(f" {count} not: {why}." for why, count in refused.most_common(3))
-    return rendering.redirect(request, "/queues", text)
+    text = f"{len(requeued)} put back"
+    if 0 < len(requeued) <= _MOST_NAMED:
+        text += f" as {', '.join(dict.fromkeys(requeued))}"
+    text += "." + "".join(f" {count} not: {why}." for why, count in refused.most_common(3))
+    back = rendering.back_of(form)
+    return rendering.redirect(request, back if back.startswith("/queues?") else "/queues", text)
 
 
 def _requeue(
     context: Context, ids: list[str], reason: str | None, who: str, source: str
-) -> tuple[int, Counter[str]]:
-    """Return how many dead letters were put back, and why the others were not."""
-    requeued, refused = 0, Counter[str]()
+) -> tuple[list[str], Counter[str]]:
+    """Return the tasks that were started, and why other dead letters were not put back."""
+    requeued, refused = list[str](), Counter[str]()
     for work_id in ids:
         try:
             with audit.recorded(who, source, "requeue", work=work_id):
-                work_commands.requeue_dead(
+                result = work_commands.requeue_dead(
                     context.operator, context.database, work_id, None, reason
                 )
         except (NotFoundError, RefusedError) as error:
             refused[str(error)] += 1
         else:
-            requeued += 1
+            requeued.append(result.task_id)
     return requeued, refused

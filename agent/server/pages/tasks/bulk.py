@@ -1,7 +1,7 @@
 """Actions on many tasks at once: first a page with the effect on each, then the action."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -26,6 +26,8 @@ pages = PageRegistry("bulk")
 
 MAX_TASKS: Final = 200
 """Tasks of one action; the rest is a second one."""
+_MOST_NAMED: Final = 3
+"""New tasks that the notice names."""
 COMMANDS: Final[dict[str, tuple[str, Callable[[Operator, str], CommandResult]]]] = {
     "cancel": ("Cancel", lambda operator, task_id: operator.cancel(task_id, None)),
     "retry": ("Retry", lambda operator, task_id: operator.retry(task_id)),
@@ -60,6 +62,7 @@ def preview(connection: Connection, request: PageRequest) -> dict[str, Any]:
         "changed": [task["id"] for task, effect, _ in entries if effect == "act"],
         "has_more": len(ids) > MAX_TASKS,
         "most": MAX_TASKS,
+        "back": _list_of(request.query),
         "live_tasks": [task["id"] for task in tasks][:50],
     }
 
@@ -76,16 +79,18 @@ async def bulk_command(request: Request, form: Form) -> Response:
     changed, unchanged = await context.command_pool.run(
         lambda: _do_all(context, command, ids, who, source)
     )
-    text = f"{changed} {_PAST[command]}."
-    text += "".join(f" {count} not: {why}." for why, count in unchanged.most_common(3))
-    return rendering.redirect(request, "/tasks", text)
+    text = f"{len(changed)} {_PAST[command]}"
+    if command == "retry" and 0 < len(changed) <= _MOST_NAMED:
+        text += f" as {', '.join(changed)}"
+    text += "." + "".join(f" {count} not: {why}." for why, count in unchanged.most_common(3))
+    return rendering.redirect(request, _list_of(form), text)
 
 
 def _do_all(
     context: Context, command: str, ids: list[str], who: str, source: str
-) -> tuple[int, Counter[str]]:
-    """Return how many tasks a command has changed, and why it has not changed the others."""
-    changed, unchanged = 0, Counter[str]()
+) -> tuple[list[str], Counter[str]]:
+    """Return the tasks that a command has changed or started, and why it has not changed the others."""
+    changed, unchanged = list[str](), Counter[str]()
     for task_id in dict.fromkeys(ids):
         try:
             with audit.recorded(who, source, command, task=task_id):
@@ -94,10 +99,16 @@ def _do_all(
             unchanged[str(error)] += 1
             continue
         if result.is_changed:
-            changed += 1
+            changed.append(result.task_id)
         else:
             unchanged[result.message] += 1
     return changed, unchanged
+
+
+def _list_of(fields: Mapping[str, str]) -> str:
+    """Return the list, with its filters, from which the tasks were chosen."""
+    back = rendering.back_of(fields)
+    return back if back.partition("?")[0] == "/tasks" else "/tasks"
 
 
 def _chosen(connection: Connection, request: PageRequest) -> list[str]:

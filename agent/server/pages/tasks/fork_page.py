@@ -13,7 +13,11 @@ from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.pages.framework.sent_forms import key_of
 from agent.server.pages.tasks.step_words import shown_status
-from agent.server.pages.tasks.task_commands import newer_version, repeated_effects
+from agent.server.pages.tasks.task_commands import (
+    newer_version,
+    newest_refusal,
+    repeated_effects,
+)
 from agent.store.db.database import Connection
 from agent.store.engine import task_rows, workflow_versions
 from agent.tasks.operator.operator import CommandResult
@@ -33,6 +37,7 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
     first_step = request.query.get("from") or request.typed.get("from", "")
     chosen = graph.index_of.get(first_step, _first_choice(task))
     again = graph.downstream(chosen)
+    newer = newer_version(connection, task)
     texts = workflow_versions.texts_of(connection, task["workflow"], task["version"])
     return {
         "task": task,
@@ -43,7 +48,10 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
             step["status"] == "succeeded" and step["index"] not in again for step in task["steps"]
         ),
         "repeated": repeated_effects(connection, task, chosen),
-        "newer": newer_version(connection, task),
+        "newer": newer,
+        "newer_refusal": newest_refusal(connection, task, request, graph.steps[chosen].name)
+        if newer is not None
+        else "",
         "members": form_values.input_members(graph, texts[1] if texts else None),
         "has_inputs": bool(graph.inputs),
         "values": form_values.shown_inputs(graph, task["input"]) | request.typed,

@@ -8,6 +8,7 @@ from agent.core.state_machine import STEP_ENDED
 from agent.server.pages.framework.page_request import PageRequest
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, workflow_versions
+from agent.tasks.operator import newer_versions
 from agent.tasks.operator.state_table import COMMANDS
 from agent.tasks.read_models import transcript
 
@@ -15,6 +16,8 @@ Document = dict[str, Any]
 
 _MOST_NAMES: Final = 6
 _FEW_NAMES: Final = 3
+_MOST_CHECKED: Final = 500
+"""Steps and items of a task that are compared with the newest version."""
 _SCOPES: Final[dict[str, Scope]] = {"budget": "approve"}
 """The scopes of commands, where it is not `operate`."""
 
@@ -29,6 +32,8 @@ class OfferedCommand:
     is_danger: bool = False
     summary: str = ""
     """The consequences in brief, where the button also stands elsewhere."""
+    refusal: str = ""
+    """Why the command would be refused now; there is no button then."""
 
 
 def offered_commands(
@@ -38,7 +43,7 @@ def offered_commands(
     offered = [
         _pause(task),
         _resume(task),
-        *_retries(connection, task),
+        *_retries(connection, task, request),
         _fork(),
         _signal(),
         *_budget(task),
@@ -82,8 +87,10 @@ def _cancel(task: Document) -> OfferedCommand:
     return OfferedCommand("cancel", "Cancel", text, is_danger=True)
 
 
-def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
+def _retries(connection: Connection, task: Document, request: PageRequest) -> list[OfferedCommand]:
     """Return the retries of an ended task, unless there is one already."""
+    if COMMANDS["retry"][task["status"]].effect != "act":
+        return []
     if any(successor["relation"] == "retry" for successor in task["successors"]):
         return []
     kept = [step for step in task["steps"] if _is_kept(step)]
@@ -101,7 +108,8 @@ def _retries(connection: Connection, task: Document) -> list[OfferedCommand]:
             " asked again."
         )
         label = f"Retry on version {newer}"
-        retries.append(OfferedCommand("retry-latest", label, text))
+        refusal = newest_refusal(connection, task, request)
+        retries.append(OfferedCommand("retry-latest", label, text, refusal=refusal))
     return retries
 
 
@@ -164,6 +172,20 @@ def newer_version(connection: Connection, task: Document) -> int | None:
     """Return the newest version of the task's workflow, if it is newer than the task's."""
     latest = workflow_versions.latest_number(connection, task["workflow"])
     return latest if latest is not None and latest > task["version"] else None
+
+
+def newest_refusal(
+    connection: Connection, task: Document, request: PageRequest, from_step: str | None = None
+) -> str:
+    """Return why a retry, or a fork from a step, would be refused on the newest version, if it would.
+
+    Of a task with more steps than a page may read, only the command itself finds out.
+    """
+    if sum(1 + (step["parallel_count"] or 0) for step in task["steps"]) > _MOST_CHECKED:
+        return ""
+    now = request.context.database.clock.now()
+    graphs = request.context.graphs
+    return newer_versions.refusal(connection, graphs, task["id"], now, from_step) or ""
 
 
 def _names(steps: list[Document]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.page_words import for_pages
 from agent.server.problems import Problem
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
@@ -112,7 +113,7 @@ def _failures(connection: Connection, task_ids: list[str]) -> dict[str, tuple[st
 def _message(stored: str) -> str:
     error = json.loads(stored)
     text = error.get("message") if isinstance(error, dict) else error
-    line = " ".join(str(text or "").split())
+    line = " ".join(for_pages(str(text or "")).split())
     return line if len(line) <= _MAX_ERROR else line[: _MAX_ERROR - 1] + "…"
 
 

@@ -16,7 +16,12 @@ from agent.server.pages.tasks.task_drawings import task_graph, task_timeline
 from agent.store.db.database import Connection
 from agent.store.read import overview, step_views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import person_waits, spending, task_overview
+from agent.tasks.read_models import (
+    isolated_steps,
+    person_waits,
+    spending,
+    task_overview,
+)
 from agent.tasks.state.graph_cache import GraphCache
 
 Document = dict[str, Any]
@@ -56,7 +61,7 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         "failed": failed,
         "failed_log": _log(connection, task, failed),
         "signals": _signals(task),
-        "waits": _waits(task),
+        "waits": [*_waits(task), *_held_back(connection, task, request, now)],
         "budget": budget,
         "used_up": budget_cards.card_of(connection, task),
         "limited_steps": [
@@ -115,6 +120,27 @@ def _waits(task: Document) -> list[Document]:
         elif not asks_person(on):
             waits.append({"step": wait["step"], "text": step_words.waiting(wait), "at": None})
     return waits
+
+
+def _held_back(
+    connection: Connection, task: Document, request: PageRequest, now: int
+) -> list[Document]:
+    """Return why the first due step does not start, where another one runs alone after a crash."""
+    due = [
+        step
+        for step in task["steps"]
+        if step["status"] == "pending" and step["wake_at"] and step["wake_at"] <= to_iso(now)
+    ]
+    if task["status"] != "running" or not due:
+        return []
+    solo_seconds = request.context.settings.engine.solo_seconds
+    # The rest is read only while a step runs alone.
+    if isolated_steps.running(connection, solo_seconds, now) is None:
+        return []
+    isolated = isolated_steps.isolation(connection, solo_seconds, now)
+    assert isolated is not None
+    text = f"waits: {isolated_steps.words(isolated, str, str)}"
+    return [{"step": due[0]["name"], "text": text, "at": None}]
 
 
 def _budget(connection: Connection, task: Document, graphs: GraphCache) -> Document | None:

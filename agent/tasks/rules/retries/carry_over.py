@@ -12,7 +12,7 @@ refuses steps that cannot be kept, and `changed_questions` finds the answers to 
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core import waits
 from agent.core.ids import new_id
@@ -79,6 +79,40 @@ def carry_over(
     kept steps do not fit the version of the new task.
     """
     graph = new.graph
+    old_steps, kept, reopened, asked_again = _choose(tx, old, new, rerun)
+    with_calls = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
+    for index in graph.order:
+        steps = old_steps.get(index, [])
+        if index in kept:
+            for old_step in steps:
+                _keep(new, old_step)
+        elif index in reopened:
+            _reopen_group(tx, new, steps[0], steps[1:], with_calls)
+        else:
+            blank = new.add(blank_step(graph, new.task.id, index))
+            if steps and steps[0].id in with_calls:
+                blank.inherit_history()
+                _inherit_read(tx, blank, steps[0], graph)
+    _start(tx, new, kept)
+    return asked_again
+
+
+def check_version(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]) -> None:
+    """Raise `RefusedError` where `carry_over` would; nothing is made, and no lock is needed."""
+    _choose(tx, old, new, rerun)
+
+
+class _Choice(NamedTuple):
+    """What becomes of the steps of the old task."""
+
+    old_steps: _OldSteps
+    kept: set[int]
+    reopened: set[int]
+    asked_again: list[str]
+
+
+def _choose(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]) -> _Choice:
+    graph = new.graph
     old_steps = _read_steps(tx, old, graph)
     stale = kept_answers.stale_answers(
         tx,
@@ -107,25 +141,12 @@ def carry_over(
     }
     if is_other_version:
         _check_fit(tx, old, new, rerun, kept | reopened)
-    with_calls = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
-    for index in graph.order:
-        steps = old_steps.get(index, [])
-        if index in kept:
-            for old_step in steps:
-                _keep(new, old_step)
-        elif index in reopened:
-            _reopen_group(tx, new, steps[0], steps[1:], with_calls)
-        else:
-            blank = new.add(blank_step(graph, new.task.id, index))
-            if steps and steps[0].id in with_calls:
-                blank.inherit_history()
-                _inherit_read(tx, blank, steps[0], graph)
-    _start(tx, new, kept)
-    return [
+    asked_again = [
         graph.steps[index].name
         for index in sorted(stale - kept)
         if _has_ended_well(old_steps, index)
     ]
+    return _Choice(old_steps, kept, reopened, asked_again)
 
 
 def _read_steps(tx: Connection, old: LockedTask, graph: Graph) -> _OldSteps:

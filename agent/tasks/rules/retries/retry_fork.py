@@ -18,7 +18,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, task_rows
 from agent.tasks.rules import conversations
-from agent.tasks.rules.retries.carry_over import carry_over
+from agent.tasks.rules.retries.carry_over import carry_over, check_version
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.workflows.compile.inputs import check_inputs
@@ -69,6 +69,19 @@ def retry(
 
     With `latest` it goes on under that version; raise `RefusedError` where that is not possible.
     """
+    new = _new_retry(tx, old, parent, latest)
+    _emit_created(new, {"retry_of": old.task.id})
+    return Retried(new, carry_over(tx, old, new, rerun=frozenset()))
+
+
+def check_retry(tx: Connection, old: LockedTask, latest: NewestVersion) -> None:
+    """Raise `RefusedError` where a retry on the newest version would be refused; needs no lock."""
+    check_version(tx, old, _new_retry(tx, old, None, latest), rerun=frozenset())
+
+
+def _new_retry(
+    tx: Connection, old: LockedTask, parent: Parent | None, latest: NewestVersion | None
+) -> LockedTask:
     version = latest or NewestVersion(old.task.workflow_version, old.graph)
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
     input_text = _input_for(version, old, input_text, {})
@@ -84,8 +97,7 @@ def retry(
     conversations.join_line(task, version.graph)
     new = LockedTask(task, version.graph, old.now, is_new=True)
     new.retries = old
-    _emit_created(new, {"retry_of": old.task.id})
-    return Retried(new, carry_over(tx, old, new, rerun=frozenset()))
+    return new
 
 
 def fork(
@@ -96,6 +108,23 @@ def fork(
     latest: NewestVersion | None = None,
 ) -> Forked:
     """Make the task that runs a step and its downstream again, with an edited input if given."""
+    new = _new_fork(tx, old, edited, latest)
+    _emit_created(new, {"forked_from": old.task.id})
+    graph = new.graph
+    asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
+    old.emit("task.forked", None, {"as": new.task.id, "from": from_step})
+    return Forked(new, _repeated(tx, old, new), asked_again)
+
+
+def check_fork(tx: Connection, old: LockedTask, from_step: str, latest: NewestVersion) -> None:
+    """Raise `RefusedError` where a fork on the newest version would be refused; needs no lock."""
+    new, graph = _new_fork(tx, old, {}, latest), latest.graph
+    check_version(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
+
+
+def _new_fork(
+    tx: Connection, old: LockedTask, edited: dict[str, Json], latest: NewestVersion | None
+) -> LockedTask:
     version = latest or NewestVersion(old.task.workflow_version, old.graph)
     graph = version.graph
     input_text, trigger, _ = task_rows.input_of(tx, old.task.id)
@@ -103,11 +132,7 @@ def fork(
     task = _successor(old, version, forked_from=old.task.id)
     task.set_columns(input=input_text, trigger=trigger)
     conversations.join_line(task, graph)
-    new = LockedTask(task, graph, old.now, is_new=True)
-    _emit_created(new, {"forked_from": old.task.id})
-    asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
-    old.emit("task.forked", None, {"as": new.task.id, "from": from_step})
-    return Forked(new, _repeated(tx, old, new), asked_again)
+    return LockedTask(task, graph, old.now, is_new=True)
 
 
 def _input_for(version: NewestVersion, old: LockedTask, text: str, edited: dict[str, Json]) -> str:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.server.pages.drawings.timeline import (
-    GAP_PERCENT,
     MAX_GAPS,
+    MOST_GAPS_PERCENT,
     Gap,
     Span,
     TimelineRow,
@@ -43,14 +43,9 @@ def test_the_loudest_of_a_row_is_drawn_last() -> None:
 
 def test_labels_of_gaps_stay_inside() -> None:
     """At an edge a label ends or begins with its gap; a phone would cut one that is centred there."""
-    runs = [(0, 1), (DAY, DAY + 1), (2 * DAY, 2 * DAY + 1)]
-    spans = [Span(start * 1, end + SECOND, "succeeded", "") for start, end in runs]
-    waits = [Span(2 * DAY + SECOND, 4 * DAY, "waiting", "", is_wait=True)]
-    *inner, last = draw_timeline([TimelineRow("step", (*spans, *waits))]).gaps
-    assert [gap.label[1] for gap in inner] == ["middle"] * len(inner)
-    assert last.label == (last.x + last.width, "end")
-    first = Gap(0.0, GAP_PERCENT, DAY)
-    assert first.label == (0.0, "start")
+    assert Gap(0.0, 6.0, DAY).label == (0.0, "start")
+    assert Gap(94.0, 6.0, DAY).label == (100.0, "end")
+    assert Gap(50.0, 50.0, DAY).label == (75.0, "middle")
 
 
 @settings(max_examples=50, deadline=None)
@@ -75,12 +70,15 @@ def test_at_most_a_few_gaps_are_squeezed(found: list[TimelineRow]) -> None:
     """Gaps have a bound and do not overlap."""
     gaps = draw_timeline(found).gaps
     assert len(gaps) <= MAX_GAPS
+    assert sum(gap.width for gap in gaps) <= MOST_GAPS_PERCENT + 0.1
+    by_length = sorted(gaps, key=lambda gap: gap.microseconds)
+    assert [gap.width for gap in by_length] == sorted(gap.width for gap in gaps)
     for left, right in itertools.pairwise(gaps):
         assert left.x + left.width <= right.x + 0.01
 
 
-def test_two_days_of_waiting_take_little_room() -> None:
-    """The attempts before and after a wait are drawn on one scale."""
+def test_work_stays_visible_beside_two_days_of_waiting() -> None:
+    """The attempts before and after the wait are on one scale; the wait takes most of the width."""
     drawn = draw_timeline(
         [
             TimelineRow("fetch", (Span(0, 2 * SECOND, "succeeded", "attempt 1"),)),
@@ -94,9 +92,36 @@ def test_two_days_of_waiting_take_little_room() -> None:
         ]
     )
     fetch, pay = drawn.rows[0].bars[0], drawn.rows[1].bars[1]
-    assert fetch.width == pay.width == 47.0
+    assert fetch.width == pay.width == (100 - MOST_GAPS_PERCENT) / 2
     assert [gap.microseconds for gap in drawn.gaps] == [2 * DAY - 2 * SECOND]
-    assert drawn.rows[1].bars[0].width == GAP_PERCENT
+    assert drawn.rows[1].bars[0].width == MOST_GAPS_PERCENT
+
+
+def test_a_wait_never_looks_short_beside_the_work() -> None:
+    """Some milliseconds of work take a third of the width, beside 14 seconds of waiting."""
+    drawn = draw_timeline(
+        [
+            TimelineRow("fetch", (Span(0, 32_000, "succeeded", ""),)),
+            TimelineRow("ask", (Span(32_000, 14 * SECOND, "waiting", "", is_wait=True),)),
+        ]
+    )
+    assert 30 < drawn.rows[0].bars[0].width < 40
+    assert 60 < drawn.gaps[0].width < MOST_GAPS_PERCENT
+
+
+def test_a_gap_that_is_barely_squeezed_keeps_its_length() -> None:
+    """Else a wait that grows would jump while a person looks."""
+    widths = []
+    for wait in (2_490_000, 2_510_000):
+        runs = (Span(0, 5 * SECOND, "", ""), Span(5 * SECOND + wait, 10 * SECOND + wait, "", ""))
+        widths.append(draw_timeline([TimelineRow("a", runs)]).rows[0].bars[0].width)
+    assert abs(widths[0] - widths[1]) < 0.1
+
+
+def test_what_only_waited_fills_the_width() -> None:
+    """Nothing ran: there is nothing to make room for."""
+    drawn = draw_timeline([TimelineRow("a", (Span(0, DAY, "waiting", "", is_wait=True),))])
+    assert (drawn.gaps, drawn.rows[0].bars[0].width) == ([], 100.0)
 
 
 def test_a_short_pause_is_drawn_as_long_as_it_was() -> None:

@@ -32,6 +32,12 @@ steps:
   tell: {depends_on: [pay], shell: {argv: [echo, told], effect: none}}
 output: "{{ steps.pay.output.stdout | trim }}"
 """
+TWO_STEPS = """\
+name: two-steps
+steps:
+  first: {shell: {argv: [echo, one], effect: none}}
+  second: {depends_on: [first], shell: {argv: ["false"], effect: none}, retry: {max_attempts: 1}}
+"""
 LATER = "name: later\nsteps: {rest: {wait: 6h}}\n"
 PARENT = "name: parent\nsteps: {child: {workflow: later}}\n"
 
@@ -225,6 +231,31 @@ def test_a_task_is_retried_on_the_newest_version(
     retried = send(visitor, f"/tasks/{task_id}/retry-latest").url.path.rpartition("/")[2]
     running.wait_for_task(client, retried, "succeeded")
     assert "version 2" in visitor.get(f"/tasks/{retried}").text
+
+
+def test_a_retry_that_would_be_refused_is_not_offered(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """The page says why, in its own words: what it keeps does not fit the newest version."""
+    running.add_workflow(TWO_STEPS)
+    task_id = start(client, "two-steps")
+    running.wait_for_task(client, task_id, "failed")
+    running.add_workflow(TWO_STEPS.replace("echo, one", "echo, two"))
+    page = visitor.get(f"/tasks/{task_id}").text
+    assert f"/tasks/{task_id}/retry-latest" not in page
+    assert "Not possible: The steps that are kept do not fit version 2" in page
+    assert "A fork from first on the newest version runs it again, with its effects." in page
+    assert "It can go on with its own version." in page
+    for path, refused in (("fork?from=second", True), ("fork?from=first", False)):
+        fork = visitor.get(f"/tasks/{task_id}/{path}").text
+        assert ('name="latest"' not in fork, "Not on version 2, the newest" in fork) == (
+            refused,
+        ) * 2
+    sent = send(visitor, f"/tasks/{task_id}/retry-latest")
+    assert sent.status_code == 409
+    assert "--latest" not in sent.text
+    retried = send(visitor, f"/tasks/{task_id}/retry").text
+    assert "version 2 of two-steps is newer" in retried and "--latest" not in retried
 
 
 def test_the_page_of_a_step_opens_the_failed_attempt(visitor: httpx.Client, failed: str) -> None:

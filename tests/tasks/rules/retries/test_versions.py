@@ -10,6 +10,8 @@ from agent.steps.attempt import prepare
 from agent.steps.types.outcome import Question, Succeeded, Waiting
 from agent.store.engine import lineage
 from agent.tasks.errors import NotFoundError, RefusedError
+from agent.tasks.operator import newer_versions
+from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Fanout, Graph, Step
 from tests.support.approvals import caller
 from tests.support.child_tasks import register
@@ -33,10 +35,21 @@ def _latest(hand: Hand, task_id: str, new: Graph) -> str:
     return answer.task_id
 
 
+def _foretold(hand: Hand, task_id: str, from_step: str | None = None) -> str | None:
+    """Return the refusal that a surface shows before anyone asks."""
+    with hand.database.connect("reader") as connection, connection.snapshot():
+        now = hand.clock.now()
+        return newer_versions.refusal(connection, GraphCache(), task_id, now, from_step)
+
+
 def test_what_succeeded_is_kept_by_name(hand: Hand) -> None:
     """Steps may have other indexes in the new version; what was not done runs with its new definition."""
     task_id = _failed(hand, graph(step("a"), step("b", after=["a"])), "a", failed="b")
     new = graph(step("z", after=["b"]), step("b", "echo", ["a"], given={"value": 2}), step("a"))
+    register(hand, new)
+    assert _foretold(hand, task_id) is None
+    assert _foretold(hand, task_id, "a") is None
+    assert _foretold(hand, task_id, "y") == "version 2 has no step 'y'"
     again = _latest(hand, task_id, new)
     assert hand.statuses(again) == {"z": "pending", "b": "running", "a": "succeeded"}
     assert hand.document(again)["version"] == 2
@@ -100,6 +113,8 @@ def test_a_version_that_the_kept_steps_do_not_fit_is_refused(
         hand.operator.retry(task_id, is_latest=True)
     assert why in str(refusal.value)
     assert hand.everything() == before
+    assert _foretold(hand, task_id) == str(refusal.value)
+    assert _foretold(hand, task_id, "b") == str(refusal.value).replace("retry", "fork")
 
 
 def test_a_fork_keeps_what_is_before_its_step(hand: Hand) -> None:
