@@ -51,6 +51,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "validate": (
         ("agent validate", "every workflow of the agent"),
         ("agent validate report.yaml", "one file"),
+        ("agent validate drafts", "every workflow file of a directory"),
     ),
     "workflows": (
         ("agent workflows show backup", "its graph, inputs and versions"),
