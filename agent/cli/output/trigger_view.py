@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agent.cli import invocation
 from agent.cli.output import terminal
 from agent.cli.output.terminal import print_line
 
@@ -143,6 +144,10 @@ def print_check(document: Document) -> None:
     )
     if document["is_first"]:
         print_line("it would be the first poll: `first` decides what becomes of the items", "dim")
+    if document["status"] == "paused":
+        print_line("it is paused: nothing starts, and a resume skips what came meanwhile", "yellow")
+        command = f"{invocation.program()} watchers resume {document['id']} --catch-up"
+        print_line(f"  {command}   starts tasks for it instead")
     if would:
         terminal.print_table(
             ("", "would be", "item", "reason", "data"),
