@@ -110,7 +110,7 @@ def print_trigger(document: Document) -> None:
         _print_polls(document)
     if document["queued"]:
         print_line(f"queued: {document['queued']}")
-    print_line(f"definition: {terminal.one_line(document['definition'], _WHOLE)}", "dim")
+    _print_definition(document["definition"])
     print_firings(document["firings"], zone)
 
 
@@ -260,6 +260,15 @@ def _print_upcoming(upcoming: list[str], zone: str) -> None:
         print_line("next: " + ", ".join(when(instant, zone) for instant in upcoming))
     else:
         print_line("next: none")
+
+
+def _print_definition(definition: Document) -> None:
+    # Lists need neither it nor the language of workflow files.
+    from agent.cli.output import definition_lines
+
+    print_line("definition:", "dim")
+    for line in definition_lines.lines_of(definition):
+        print_line(f"  {line[:_WHOLE]}", "dim")
 
 
 def _print_polls(document: Document) -> None:
