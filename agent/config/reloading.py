@@ -1,5 +1,6 @@
 """Which keys a running agent takes over from a changed file, and which need a restart."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from agent.config.keys import NAMED, leaves
@@ -39,6 +40,15 @@ API, or a lease, which all workers of a database must agree on."""
 def is_reloaded(key: str) -> bool:
     """Whether a running agent takes over a change of this key."""
     return any(key == reloaded or key.startswith(f"{reloaded}.") for reloaded in RELOADED)
+
+
+def split(keys: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the keys that a reload applies, and those that need a restart."""
+    reloaded: list[str] = []
+    restarted: list[str] = []
+    for key in keys:
+        (reloaded if is_reloaded(key) else restarted).append(key)
+    return reloaded, restarted
 
 
 def changed_keys(old: Settings, new: Settings) -> list[str]:

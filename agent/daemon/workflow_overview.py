@@ -1,12 +1,12 @@
 """The workflows of a directory as people see them: versions, problems and remarks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
 import agent.steps.spec.registry  # noqa: F401
 from agent.steps.kinds import step_remarks
-from agent.workflows.directory import Directory, Entry
+from agent.workflows.directory import Directory, Entry, NamedWorkflows
 from agent.workflows.graph import Graph
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def overview(settings: "Settings", connection: "Connection | None") -> list[dict
             task_counts[version.name] = workflow_versions.task_count(connection, version)
     listed: dict[str, dict[str, Any]] = {}
     entries = scan(settings)
-    known = graphs_of(entries)
+    known = NamedWorkflows.of(entries)
     for entry in entries:
         name = entry.name or entry.path.stem
         record = recorded.pop(name, None)
@@ -58,14 +58,10 @@ def overview(settings: "Settings", connection: "Connection | None") -> list[dict
 
 def graphs_of(entries: Iterable[Entry]) -> dict[str, Graph]:
     """Return the workflows of files by their names."""
-    return {
-        entry.workflow.graph.name: entry.workflow.graph
-        for entry in entries
-        if entry.workflow is not None and not entry.problems
-    }
+    return dict(NamedWorkflows.of(entries).graphs)
 
 
-def remarks(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None") -> list[str]:
+def remarks(entry: Entry, known: NamedWorkflows, settings: "Settings | None") -> list[str]:
     """Return the problems of a file, or warnings about what will fail when it runs.
 
     `known` are the workflows beside it, which its steps may run.

@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.config.settings import Settings
 from agent.steps.kinds import step_remarks
-from agent.workflows.directory import Directory, Entry
+from agent.workflows.directory import Directory, Entry, NamedWorkflows
 
 _REMARK_SECONDS: Final = 20.0
 """How long remarks hold: they depend on modules and on the configuration, which change without a scan."""
@@ -46,7 +46,7 @@ class WorkflowFiles:
 
 
 def _remarks(directory: Directory, settings: Settings) -> dict[str, list[str]]:
-    known = {name: file.graph for name, file in directory.workflows.items()}
+    known = NamedWorkflows.of(directory.entries)
     sound = [entry for entry in directory.entries if entry.workflow and not entry.problems]
     found = {entry.name: step_remarks.of_file(entry, known, settings) for entry in sound}
     return {name: texts for name, texts in found.items() if name is not None and texts}

@@ -7,7 +7,7 @@
   `watch_listeners` polls early.
 - Both: `run_builder` renders the inputs of their tasks; `kept_reader` is the connection of their passes,
   `local_time` reads and writes times in a zone.
-- People: `commands`, `check` (for `agent validate`), `documents`, `health_checks` (for `agent doctor`).
+- People: `commands`, `check` (for `agent watchers check`), `documents`, `health_checks` (for `agent doctor`).
 
 What a firing does to the database, in the worker's commit or in a transaction of its own, is
 `agent.tasks.rules.firings`. It may import approvals and everything below. Entry points:

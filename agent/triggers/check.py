@@ -1,6 +1,7 @@
 """Polls a watcher once and returns the fates its items would have; it records and starts nothing."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from agent.core.clock import Clock
@@ -17,7 +18,7 @@ from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers import documents
 from agent.triggers.run_builder import RunBuilder
 from agent.triggers.specs import WATCH
-from agent.triggers.watch_plan import WatchPlanner
+from agent.triggers.watch_plan import SKIPPED_BY_RESUME, WatchPlanner
 from agent.triggers.watch_runner import WatchRunner
 from agent.triggers.watchers.registry import source_name
 from agent.triggers.watchers.source import Item, Poll, SourceError
@@ -43,17 +44,24 @@ def check_watcher(
     with database.connect("reader") as connection:
         keys = [item.key for item in poll.items]
         known = firing_rows.known_keys(connection, row.id, keys) if keys else set()
-        planner = WatchPlanner(connection, RunBuilder(GraphCache()), row, clock.now())
+        planner = WatchPlanner(connection, RunBuilder(GraphCache()), _next(row), clock.now())
         update = planner.plan(poll, known)
     return {
         "id": row.id,
         "source": source_name(decode(row.spec)),
         "found": len(poll.items),
         "known": len(known),
+        "status": row.status,
         "is_first": row.polls == 0,
         "would": _fates(poll, update, clock.now()),
         "sample": None if sample is None else {"key": sample.key, "item": sample.data},
     }
+
+
+def _next(row: TriggerRow) -> TriggerRow:
+    """Return a watcher as its next poll finds it: the one after a pause skips what it finds."""
+    is_paused = row.status == TriggerStatus.PAUSED
+    return replace(row, skip_items=SKIPPED_BY_RESUME) if is_paused else row
 
 
 async def _poll(runner: WatchRunner, row: TriggerRow) -> tuple[Poll, Item | None]:

@@ -18,6 +18,8 @@ from agent.triggers.watchers.source import Item, Poll
 Json = Any
 
 FAILURES_BEFORE_NOTICE: Final = 3
+SKIPPED_BY_RESUME: Final = "paused"
+"""The reason of the items that came during a pause, and that a plain resume skips."""
 _LONGEST_BACKOFF_SECONDS: Final = 3600.0
 _LONGEST_FIRST_SECONDS: Final = 900.0
 """What is polled once a day is tried again sooner: else its third failure came after three days."""

@@ -31,7 +31,7 @@ from agent.triggers.kept_reader import KeptReader
 from agent.triggers.run_builder import RunBuilder
 from agent.triggers.schedules.passes import Fire, broken
 from agent.triggers.specs import WATCH
-from agent.triggers.watch_plan import WatchPlanner
+from agent.triggers.watch_plan import SKIPPED_BY_RESUME, WatchPlanner
 from agent.triggers.watchers.registry import source_of
 from agent.triggers.watchers.source import Poll, PollContext, SourceError
 
@@ -240,7 +240,7 @@ class WatchRunner:
             "paused_until": None,
             "resumed_at": now,
             "next_at": now,
-            "skip_items": "paused",
+            "skip_items": SKIPPED_BY_RESUME,
         }
         return TriggerUpdate(row.id, row.version, values=values)
 

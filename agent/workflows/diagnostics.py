@@ -41,10 +41,14 @@ class WorkflowError(ValueError):
     """A workflow has problems; all of them are in `problems`, in the order of their lines.
 
     `steps` are those that could be compiled: remarks about them are not hidden by the problems.
+    `name` is the workflow's name where the file has one.
     """
 
-    def __init__(self, problems: Iterable[Problem], steps: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, problems: Iterable[Problem], steps: Sequence[Any] = (), name: str | None = None
+    ) -> None:
         self.steps = tuple(steps)
+        self.name = name
         self.problems = sorted(
             problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)
         )

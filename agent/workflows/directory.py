@@ -10,7 +10,7 @@ from agent.core.ids import content_hash
 from agent.core.quick_classes.quick_dataclasses import dataclass, field
 from agent.workflows.diagnostics import Problem, WorkflowError
 from agent.workflows.file_names import SUFFIXES
-from agent.workflows.graph import Step
+from agent.workflows.graph import Graph, Step
 from agent.workflows.kind_registry import KindSpec
 from agent.workflows.loader import UnexpectedError, WorkflowFile, load, read_content
 from agent.workflows.step_code import code_hashes
@@ -29,6 +29,8 @@ class Entry:
     problems: tuple[Problem, ...] = ()
     steps: tuple[Step, ...] = field(default=(), compare=False)
     """Of a file with problems, the steps that have none."""
+    written_name: str | None = field(default=None, compare=False)
+    """Of a file with problems, the name in it, if that could be read."""
     defect: BaseException | None = field(default=None, compare=False)
     """The compiler's exception where the defect is its own; for the log."""
 
@@ -52,6 +54,27 @@ class _ScannedFile:
     """None: the file could not be read, and every scan tries again."""
     read_at_ns: int
     entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWorkflows:
+    """Workflow files by their names, by which steps of others refer to them."""
+
+    graphs: Mapping[str, Graph] = field(default_factory=dict)
+    broken: Mapping[str, Path] = field(default_factory=dict)
+    """The files with problems; one without a readable name is known by the name of its file."""
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "NamedWorkflows":
+        """Name the workflows of files; of two files with one name, the later one has it."""
+        graphs: dict[str, Graph] = {}
+        broken: dict[str, Path] = {}
+        for entry in entries:
+            if entry.workflow is not None and not entry.problems:
+                graphs[entry.workflow.graph.name] = entry.workflow.graph
+            else:
+                broken[entry.name or entry.written_name or entry.path.stem] = entry.path
+        return cls(graphs, broken)
 
 
 class Directory:
@@ -151,7 +174,7 @@ class Directory:
         try:
             content = content_hash(read_content(path))
         except WorkflowError as error:
-            entry = Entry(path, problems=tuple(error.problems), steps=error.steps)
+            entry = _with_problems(path, error)
             return _ScannedFile(stamp, status.st_mtime_ns, None, now_ns, entry)
         is_same = known is not None and known.hash == content and not _has_new_code(known.entry)
         entry = known.entry if known is not None and is_same else self._read(path)
@@ -184,7 +207,13 @@ def read_entry(
     except UnexpectedError as error:
         return Entry(path, problems=tuple(error.problems), defect=error.__cause__)
     except WorkflowError as error:
-        return Entry(path, problems=tuple(error.problems), steps=error.steps)
+        return _with_problems(path, error)
+
+
+def _with_problems(path: Path, error: WorkflowError) -> Entry:
+    return Entry(
+        path, problems=tuple(error.problems), steps=error.steps, written_name=error.name
+    )
 
 
 def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:
@@ -214,4 +243,4 @@ def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:
     return tuple(result)
 
 
-__all__ = ["SUFFIXES", "Directory", "Entry", "read_entry"]
+__all__ = ["SUFFIXES", "Directory", "Entry", "NamedWorkflows", "read_entry"]

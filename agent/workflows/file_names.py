@@ -11,3 +11,8 @@ def file_of(name: str) -> Path | None:
     path = Path(name)
     is_file = path.suffix in SUFFIXES or len(path.parts) > 1 or path.is_file()
     return path if is_file else None
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a path is a directory of workflow files; one that is named as a file is a mistake."""
+    return path.suffix not in SUFFIXES and path.is_dir()

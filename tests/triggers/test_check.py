@@ -11,6 +11,7 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.triggers.check import check_watcher
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from tests.support.recorded_triggers import StillClock, fates, record_workflow, trigger_row
 
 WORKFLOW = """\
@@ -46,6 +47,29 @@ def test_a_check_shows_fates_and_records_nothing(
     ]
     assert found["sample"] == {"key": "2", "item": {"key": "2"}}
     assert fates(still, trigger_id) == {}
+
+
+def test_a_check_of_a_paused_watcher_shows_what_a_resume_skips(
+    still: Database, clock: StillClock, tmp_path: Path
+) -> None:
+    """What is shown is what happens: the first poll after the pause skips what came meanwhile."""
+    trigger_id = record(still, tmp_path, 1)
+    version = trigger_row(still, trigger_id).version
+    Operator(still, clock).fire(TriggerUpdate(trigger_id, version, values={"polls": 1}))
+    commands = TriggerCommands(still, clock)
+    commands.pause(trigger_id)
+    paused = check_watcher(still, clock, Limits(), trigger_id)
+    assert paused["status"] == "paused"
+    assert [(entry["fate"], entry["reason"]) for entry in paused["would"]] == [
+        ("skipped", "paused")
+    ]
+    commands.resume(trigger_id)
+    resumed = check_watcher(still, clock, Limits(), trigger_id)
+    assert (resumed["status"], resumed["would"]) == ("active", paused["would"])
+    commands.pause(trigger_id)
+    commands.resume(trigger_id, catch_up=True)
+    caught_up = check_watcher(still, clock, Limits(), trigger_id)
+    assert [entry["fate"] for entry in caught_up["would"]] == ["started"]
 
 
 def test_a_check_that_finds_nothing_new_still_shows_an_item(

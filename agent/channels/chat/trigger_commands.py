@@ -195,6 +195,8 @@ def _checked(document: dict[str, Json]) -> str:
     """Return what a poll found, and what would follow."""
     found, would = document["found"], document["would"]
     lines = [f"{document['id']}: {found} found, {document['known']} known, {len(would)} new"]
+    if document["status"] == "paused":
+        lines.append("It is paused: nothing starts, and a resume skips what came meanwhile.")
     for entry in would[:_MAX_FIRINGS]:
         reason = f" ({entry['reason']})" if entry["reason"] else ""
         lines.append(

@@ -112,7 +112,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
 
 def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
     """Report where the running agent has other settings than the file."""
-    from agent.config.reloading import is_reloaded
+    from agent.config.reloading import split
     from agent.daemon.instance_file import running_instance
 
     instance = running_instance(configuration.settings.home)
@@ -123,10 +123,10 @@ def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
         used = instance.configuration or "no configuration"
         yield CheckResult("configuration", "warning", f"the running agent uses {used}")
         return
-    outdated = instance.outdated_keys(configuration)
+    reloaded, restarted = split(instance.outdated_keys(configuration))
     for keys, remedy in (
-        ([key for key in outdated if is_reloaded(key)], "`agent reload` applies them"),
-        ([key for key in outdated if not is_reloaded(key)], "they need a restart of the agent"),
+        (reloaded, "`agent reload` applies them"),
+        (restarted, "they need a restart of the agent"),
     ):
         if keys:
             yield CheckResult(

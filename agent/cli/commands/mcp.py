@@ -45,6 +45,8 @@ def mcp(
     # A thread waits for standard input, which Python's own handler would let finish.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     url = _agent_url(principal)
+    if url is None:
+        _require_agent()
     asyncio.run(_serve_remote(url, principal) if url else _serve_local(principal))
 
 
@@ -72,6 +74,27 @@ def _agent_url(principal: "Principal") -> str | None:
 
     url = invocation.server_url()
     return running_agent(session.settings()) if url is None and principal.queues else url
+
+
+def _require_agent() -> None:
+    """Refuse a directory without an agent: its new database would go unseen, and stay empty.
+
+    Clients start this program in a directory of their choice. A database that was named is meant.
+    """
+    from agent import bootstrap
+    from agent.cli.errors import CommandError, Exit
+
+    configuration = session.configuration()
+    is_named = "database.url" in {*configuration.variables, *configuration.options}
+    if configuration.place.file or is_named or bootstrap.has_database(configuration.settings):
+        return
+    program = invocation.program()
+    raise CommandError(
+        f"there is no agent in {configuration.place.base} or above: name its configuration,"
+        f" as in `{program} --config FILE mcp`; `{program} init` creates an agent in a directory,"
+        f" `{program} init --user` your own, which is used wherever there is no other",
+        Exit.NO_DATABASE,
+    )
 
 
 async def _serve_remote(url: str, principal: "Principal") -> None:

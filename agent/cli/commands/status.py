@@ -148,7 +148,14 @@ def _places(document: Document) -> Iterator[Row]:
         yield "configuration", document["configuration"], "", None
         yield "database", document["database"] or "none yet", "", None
     if outdated := document.get("outdated_settings"):
-        yield "settings", f"older than the file: {', '.join(outdated)}", "reload", "yellow"
+        from agent.config.reloading import split
+
+        reloaded, restarted = split(outdated)
+        if reloaded:
+            yield "settings", f"older than the file: {', '.join(reloaded)}", "reload", "yellow"
+        if restarted:
+            text = f"older than the file until the agent is restarted: {', '.join(restarted)}"
+            yield "settings", text, "", "yellow"
 
 
 def _overview(document: Document) -> Iterator[Row]:

@@ -107,6 +107,7 @@ def _print_greeting(
     from agent import __version__
     from agent.cli.output.terminal import print_line
     from agent.daemon import workflow_overview
+    from agent.workflows.directory import NamedWorkflows
 
     where = "PostgreSQL" if database.path is None else str(database.path)
     name = "agent worker" if is_worker else "agent"
@@ -115,11 +116,11 @@ def _print_greeting(
         return "NAME", False
     entries = workflow_overview.scan(settings)
     print_line(f"\nworkflows in {settings.workflow_directory}:" + ("" if entries else " none yet"))
-    known = workflow_overview.graphs_of(entries)
+    known = NamedWorkflows.of(entries)
     for entry in entries:
         _print_workflow(entry, workflow_overview.remarks(entry, known, settings))
     name = next((entry.name for entry in entries if entry.name and not entry.problems), "NAME")
-    return name, any((graph.on.get("chat") or {}).get("text") for graph in known.values())
+    return name, any((graph.on.get("chat") or {}).get("text") for graph in known.graphs.values())
 
 
 def _print_workflow(entry: "Entry", remarks: list[str]) -> None:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from agent.cli.commands.validation_memory import FileReport, FollowsFrom, ValidationMemory
     from agent.config.settings import Settings
     from agent.triggers.schedules.schedule_remarks import Preview
-    from agent.workflows.directory import Entry
-    from agent.workflows.graph import Graph
+    from agent.workflows.directory import Entry, NamedWorkflows
 
 
 def validate(
     files: Annotated[
         list[str] | None,
-        Argument(metavar="FILE", help="Workflow files (default: all of the workflow directory)."),
+        Argument(
+            metavar="FILE",
+            help="Workflow files, or directories of them (default: the workflow directory).",
+        ),
     ] = None,
     *,
     trust: Annotated[
@@ -61,26 +63,26 @@ def _check(
     *,
     is_trusted: bool,
 ) -> "list[FileReport]":
-    from agent.daemon import workflow_overview
+    from agent.workflows.directory import NamedWorkflows
 
     if files:
-        entries = [_read(Path(file), is_trusted=is_trusted) for file in files]
+        entries = [entry for file in files for entry in _entries(Path(file), is_trusted=is_trusted)]
         directories = _directories(entries)
         known = _beside(entries, directories)
     else:
         assert settings is not None
-        entries = list(workflow_overview.scan(settings))
-        if not entries:
-            raise CommandError(f"there are no workflow files in {settings.workflow_directory}")
+        entries = _scanned(settings.workflow_directory)
         directories = []
-        known = workflow_overview.graphs_of(entries)
+        known = NamedWorkflows.of(entries)
     reports = [_report(entry, known, settings) for entry in entries]
     if memory is not None:
         memory.write(reports, _follows_from(entries, directories))
     return reports
 
 
-def _report(entry: "Entry", known: "dict[str, Graph]", settings: "Settings | None") -> "FileReport":
+def _report(
+    entry: "Entry", known: "NamedWorkflows", settings: "Settings | None"
+) -> "FileReport":
     from agent.cli.commands.validation_memory import FileReport
     from agent.steps.kinds import step_remarks
     from agent.triggers.specs import triggers_of
@@ -109,6 +111,24 @@ def _follows_from(entries: "list[Entry]", directories: list[Path]) -> "FollowsFr
     return FollowsFrom(modules, [str(directory) for directory in directories])
 
 
+def _entries(path: Path, *, is_trusted: bool) -> "list[Entry]":
+    from agent.workflows.file_names import is_directory
+
+    return _scanned(path) if is_directory(path) else [_read(path, is_trusted=is_trusted)]
+
+
+def _scanned(path: Path) -> "list[Entry]":
+    """Read every workflow file of a directory."""
+    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
+    from agent.workflows.directory import Directory
+
+    directory = Directory(path)
+    directory.scan()
+    if not directory.entries:
+        raise CommandError(f"there are no workflow files in {path}")
+    return list(directory.entries)
+
+
 def _read(path: Path, *, is_trusted: bool) -> "Entry":
     import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.workflows.diagnostics import Problem
@@ -131,17 +151,16 @@ def _directories(entries: "list[Entry]") -> list[Path]:
     return list(dict.fromkeys([session.settings().workflow_directory, *parents]))
 
 
-def _beside(entries: "list[Entry]", directories: list[Path]) -> "dict[str, Graph]":
+def _beside(entries: "list[Entry]", directories: list[Path]) -> "NamedWorkflows":
     """Return the workflows that the files may refer to: each other, and those beside them."""
-    from agent.daemon import workflow_overview
-    from agent.workflows.directory import Directory
+    from agent.workflows.directory import Directory, NamedWorkflows
 
-    known: dict[str, Graph] = {}
+    beside: list[Entry] = []
     for directory_path in directories:
         directory = Directory(directory_path, known=entries)
         directory.scan()
-        known |= workflow_overview.graphs_of(directory.entries)
-    return known | workflow_overview.graphs_of(entries)
+        beside += directory.entries
+    return NamedWorkflows.of([*beside, *entries])
 
 
 def _settings() -> "Settings | None":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.cli import invocation
 from agent.core.files.user_cache import UserCache
 from agent.core.quick_classes.quick_dataclasses import dataclass
+from agent.workflows.file_names import is_directory
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
@@ -63,9 +64,11 @@ class ValidationMemory:
         self._cache: UserCache | None = None
         self._named = _Fingerprint()
         try:
-            paths = [Path(file) for file in files or workflow_files(settings.workflow_directory)]
+            given = [Path(file) for file in files or ()] or [settings.workflow_directory]
+            directories = [path for path in given if is_directory(path)]
+            paths = [file for path in given for file in _files(path)]
             if all(path.suffix in _SUFFIXES for path in paths):
-                _add_command(self._named, settings, paths, is_whole_directory=not files)
+                _add_command(self._named, settings, paths, directories)
                 self._cache = UserCache("validated", os.environ, self._named.hash().encode())
         except (OSError, ValueError):
             # The check of the files reports their problems.
@@ -160,18 +163,25 @@ def workflow_files(directory: Path) -> list[str]:
     ]
 
 
+def _files(path: Path) -> list[Path]:
+    return [Path(file) for file in workflow_files(path)] if is_directory(path) else [path]
+
+
 def _add_command(
-    named: _Fingerprint, settings: "Settings", paths: list[Path], *, is_whole_directory: bool
+    named: _Fingerprint, settings: "Settings", paths: list[Path], directories: list[Path]
 ) -> None:
-    """Add all that is known before any file is checked."""
-    named.add(sys.version, sys.prefix, *sys.path, str(Path.cwd()), str(is_whole_directory))
+    """Add all that is known before any file is checked.
+
+    Files of a directory are also compared with each other, so it matters whether they are given so.
+    """
+    named.add(sys.version, sys.prefix, *sys.path, str(Path.cwd()), *map(str, directories))
     named.add(str(settings.base), str(settings.workflow_directory), *invocation.overrides)
     named.add(*(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(_PREFIX)))
     for path in (settings.file, *paths):
         if path is not None:
             named.add_content(path)
-    if is_whole_directory:
-        named.note_directory(settings.workflow_directory)
+    for directory in directories:
+        named.note_directory(directory)
 
 
 def _fingerprint(program: list[str], follows_from: FollowsFrom) -> _Fingerprint:

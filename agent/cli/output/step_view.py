@@ -15,6 +15,7 @@ MAX_LOG_LINES: Final = 40
 _MAX_LINE: Final = 100
 """A longer JSON value is printed on several lines."""
 MAX_ITEMS: Final = 20
+MAX_CHILDREN: Final = 20
 _STREAMS: Final = {"stderr": "stderr: "}
 _ATTEMPT_WORDS: Final = {
     "lost": "lost: its process died",
@@ -54,10 +55,20 @@ class _StepView:
             print_line(f"  kept from task {short(kept['task'])}, where it ran", "dim")
         if document["parallel_index"] is not None:
             self._print_value("item", document["item"], "")
+        self._print_children()
         inherited = [call for call in document["calls"] if call["attempt"] == 0]
         if inherited:
             print_line("taken over from the task that this one retries:", "bold")
             self._print_calls(inherited)
+
+    def _print_children(self) -> None:
+        children = self._document["children"]
+        for child in children[-MAX_CHILDREN:]:
+            what = f"child task of {child['workflow']}, {child['status']}"
+            print_line(f"  {what}: {invocation.program()} show {short(child['task'])}")
+        left = len(children) - MAX_CHILDREN
+        if left > 0:
+            print_line(f"  … and {left:,} earlier child tasks", "dim")
 
     def print_attempt(self, attempt: dict[str, Any]) -> None:
         print_line("")

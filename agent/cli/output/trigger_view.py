@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agent.cli import invocation
 from agent.cli.output import terminal
 from agent.cli.output.terminal import print_line
 
@@ -109,7 +110,7 @@ def print_trigger(document: Document) -> None:
         _print_polls(document)
     if document["queued"]:
         print_line(f"queued: {document['queued']}")
-    print_line(f"definition: {terminal.one_line(document['definition'], _WHOLE)}", "dim")
+    _print_definition(document["definition"])
     print_firings(document["firings"], zone)
 
 
@@ -143,6 +144,10 @@ def print_check(document: Document) -> None:
     )
     if document["is_first"]:
         print_line("it would be the first poll: `first` decides what becomes of the items", "dim")
+    if document["status"] == "paused":
+        print_line("it is paused: nothing starts, and a resume skips what came meanwhile", "yellow")
+        command = f"{invocation.program()} watchers resume {document['id']} --catch-up"
+        print_line(f"  {command}   starts tasks for it instead")
     if would:
         terminal.print_table(
             ("", "would be", "item", "reason", "data"),
@@ -255,6 +260,15 @@ def _print_upcoming(upcoming: list[str], zone: str) -> None:
         print_line("next: " + ", ".join(when(instant, zone) for instant in upcoming))
     else:
         print_line("next: none")
+
+
+def _print_definition(definition: Document) -> None:
+    # Lists need neither it nor the language of workflow files.
+    from agent.cli.output import definition_lines
+
+    print_line("definition:", "dim")
+    for line in definition_lines.lines_of(definition):
+        print_line(f"  {line[:_WHOLE]}", "dim")
 
 
 def _print_polls(document: Document) -> None:

@@ -6,7 +6,6 @@ from agent.cli.output import terminal
 from agent.cli.output.terminal import short
 from agent.core import waits
 from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
-from agent.core.work_words import worker_wait
 
 _AFTER_UNKNOWN: Final = {
     "ask": "a person is asked",
@@ -62,6 +61,9 @@ def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
 def _for_others(others: Items | Work, on: dict[str, Any]) -> str:
     if isinstance(others, Items):
         return "waits for its items"
+    # Few steps wait for a worker.
+    from agent.core.work_words import worker_wait
+
     words = worker_wait(others.queue, on.get("state"), on.get("worker"))
     return terminal.one_line(words, 200)
 

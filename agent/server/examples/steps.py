@@ -83,6 +83,7 @@ STEP_INSPECTION: Final[dict[str, Any]] = {
     "latest_version": 3,
     "changed_code": [],
     "calls": [],
+    "children": [],
     "items": [],
     "attempts": [
         {

@@ -55,6 +55,7 @@ TRIGGER_CHECK: Final = {
     "source": "feed",
     "found": 20,
     "known": 19,
+    "status": "active",
     "is_first": False,
     "would": [
         {

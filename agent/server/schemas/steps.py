@@ -152,6 +152,14 @@ class ItemSummary(ResponseDocument):
     error: Any
 
 
+class StepChild(ResponseDocument):
+    """A child task that a step has started."""
+
+    task: str
+    workflow: str
+    status: str
+
+
 class StepInspection(ResponseDocument):
     """A step with each of its attempts."""
 
@@ -185,6 +193,9 @@ class StepInspection(ResponseDocument):
     calls: list[CallDocument] = Field(
         description="the calls of all attempts, each with its `attempt`; 0 is a call that a retry took"
         " over from the task before it"
+    )
+    children: list[StepChild] = Field(
+        description="the child tasks that it has started, the oldest first; 200 at most"
     )
     items: list[ItemSummary] = Field(description="of a group: its items, failed ones first")
     attempts: list[AttemptDocument]

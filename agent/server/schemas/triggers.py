@@ -153,6 +153,9 @@ class TriggerCheck(ResponseDocument):
     source: str
     found: int
     known: int = Field(description="items that have their fate already")
+    status: str = Field(
+        description="of the watcher: the poll after a plain resume of a `paused` one skips its items"
+    )
     is_first: bool = Field(description="whether it would be the first poll")
     would: list[CheckedItem]
     sample: SampleItem | None = Field(

@@ -4,7 +4,7 @@ They are advice, not problems: a module, a model or a workflow may still be adde
 """
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +14,15 @@ from agent.steps.kinds.module_files import module_exists
 from agent.steps.spec.configs import METHODS
 from agent.workflows.compile.inputs import InputError, check_inputs
 from agent.workflows.diagnostics import did_you_mean
-from agent.workflows.directory import Entry
-from agent.workflows.graph import Graph, Step
+from agent.workflows.directory import Entry, NamedWorkflows
+from agent.workflows.graph import Step
 from agent.workflows.templates.templates import has_templates, is_template
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
 
 
-def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None") -> list[str]:
+def of_file(entry: Entry, known: NamedWorkflows, settings: "Settings | None") -> list[str]:
     """Return the remarks about a file's steps; of a file with problems, about those without any.
 
     `known` are the workflows beside it. Checks that depend on settings need them.
@@ -39,7 +39,7 @@ def of_file(entry: Entry, known: Mapping[str, Graph], settings: "Settings | None
 
 
 def _about(
-    step: Step, path: Path, known: Mapping[str, Graph], settings: "Settings | None"
+    step: Step, path: Path, known: NamedWorkflows, settings: "Settings | None"
 ) -> Iterator[str]:
     if step.executor is not None and settings is not None:
         problem = executor_problem(step.executor["name"], settings)
@@ -91,13 +91,17 @@ def _about_function(step: Step, path: Path) -> Iterator[str]:
         yield problem
 
 
-def _about_child(step: Step, known: Mapping[str, Graph]) -> Iterator[str]:
-    """Remark on a child workflow that is missing, or that would refuse its inputs."""
+def _about_child(step: Step, known: NamedWorkflows) -> Iterator[str]:
+    """Remark on a child workflow that is missing or broken, or that would refuse its inputs."""
     name = step.config.get("name")
     if not isinstance(name, str) or is_template(name):
         return
-    if name not in known:
-        hint = did_you_mean(name, known)
+    graph = known.graphs.get(name)
+    if graph is None and (broken := known.broken.get(name)) is not None:
+        yield f"the file of the workflow {name!r} has problems: {broken}"
+        return
+    if graph is None:
+        hint = did_you_mean(name, [*known.graphs, *known.broken])
         yield f"no workflow file is called {name!r}" + (f"; {hint}" if hint else "")
         return
     inputs = step.config.get("with", {})
@@ -105,7 +109,7 @@ def _about_child(step: Step, known: Mapping[str, Graph]) -> Iterator[str]:
         return
     try:
         check_inputs(
-            known[name], inputs, [key for key, value in inputs.items() if has_templates(value)]
+            graph, inputs, [key for key, value in inputs.items() if has_templates(value)]
         )
     except InputError as error:
         yield from (f"{name}: {problem}" for problem in error.problems)

@@ -48,6 +48,17 @@ def step_events(connection: Connection, task_id: str, step_id: str) -> list[Foun
     return [dict(zip(("type", "attempt", "at", "data"), row, strict=True)) for row in rows]
 
 
+def step_children(connection: Connection, step_id: str, limit: int) -> list[Found]:
+    """Return the child tasks that a step has started, the oldest first."""
+    rows = connection.query(
+        "SELECT id, workflow_name, status FROM tasks WHERE parent_step_id = :step_id"
+        " ORDER BY id LIMIT :limit",
+        step_id=step_id,
+        limit=limit,
+    )
+    return [dict(zip(("task", "workflow", "status"), row, strict=True)) for row in rows]
+
+
 def step_log(connection: Connection, task_id: str, step_id: str, limit: int) -> list[Found]:
     """Return the last pieces of a step's log, the oldest first."""
     return _pieces(connection, task_id, step_id, "<>", limit)

@@ -16,9 +16,8 @@ from agent.core.clock import to_iso
 from agent.core.plain_json import Json
 from agent.core.state_machine import TaskStatus
 from agent.core.waits import Approval, Child, Signal, Timer, UnknownCall, Work
-from agent.core.work_words import worker_wait
 from agent.store.db.database import Connection
-from agent.store.read import task_list, work_views
+from agent.store.read import task_list
 from agent.tasks.read_models.task_documents import short_id
 
 Document = dict[str, Json]
@@ -92,6 +91,8 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
         case "turn":
             return f"waits for its turn: task {short_id(first['task'])} answers first"
         case "worker":
+            from agent.core.work_words import worker_wait
+
             return worker_wait(first["queue"], first["state"], first["worker"])
         case "retry":
             return f"tries again at {moment(first['until'])}"
@@ -117,6 +118,9 @@ def _add_workers(connection: Connection, by_task: dict[str, list[Document]]) -> 
     entries = [entry for own in by_task.values() for entry in own if entry["what"] == "worker"]
     if not entries:
         return
+    # Few lists have such a wait.
+    from agent.store.read import work_views
+
     leases = work_views.lease_holders(connection, [entry["work"] for entry in entries])
     for entry in entries:
         entry["state"], entry["worker"] = leases.get(entry.pop("work"), (None, None))

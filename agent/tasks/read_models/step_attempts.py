@@ -25,6 +25,7 @@ Document = dict[str, Json]
 MAX_LOG_PIECES: Final = 1000
 """The last pieces of the log that a document has; `agent logs` has all of them."""
 MAX_ITEMS: Final = 200
+MAX_CHILDREN: Final = 200
 _WITH_EXECUTORS: Final = ("python", "shell")
 _TRACEBACK: Final = "error"
 """The stream of tracebacks: of the step's own code."""
@@ -87,6 +88,7 @@ def step_document(
             connection, task["workflow_name"], task["workflow_version"], graph
         ),
         "calls": calls,
+        "children": step_views.step_children(connection, ran["id"], MAX_CHILDREN),
         "items": _items(connection, row, definition.name) if is_group else [],
         "attempts": _attempts(connection, ran, ran_by),
     }

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from agent.core.clock import to_iso
 from agent.core.state_machine import FiringStatus, TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.db.json_values import decode
@@ -26,6 +27,7 @@ from agent.triggers.run_builder import (
     schedule_context,
 )
 from agent.triggers.schedules.schedule_plan import find_due, next_values, stagger_us
+from agent.triggers.schedules.instants import Timing
 from agent.triggers.specs import SCHEDULE, WATCH
 
 MANUAL: Final = "manual/"
@@ -118,10 +120,7 @@ def backfill(
         backfill = backfills.find_backfill(connection, timing, row.id, span, limit)
         number = counted(len(backfill.instants), "run")
         if not backfill.instants:
-            return CommandPlan(
-                None,
-                "every instant in this time was started or skipped by itself: nothing to run",
-            )
+            return CommandPlan(None, _nothing_found(backfill, timing, span[1]))
         if dry_run:
             return CommandPlan(None, f"would queue {number}{backfill.remark}", backfill.instants)
         update = _backfill_update(builder, connection, row, now, backfill.instants)
@@ -129,6 +128,18 @@ def backfill(
         return CommandPlan(update, f"queued {number}{backfill.remark}{waits}", backfill.instants)
 
     return plan
+
+
+def _nothing_found(backfill: backfills.Backfill, timing: Timing, last_us: int) -> str:
+    """Say that no instant is left to run, or where to go on with a search that took too long."""
+    searched_us = backfill.searched_until_us
+    following = None if searched_us is None else timing.next_after(searched_us)
+    if following is None or following > last_us:
+        return "every instant in this time was started or skipped by itself: nothing to run"
+    return (
+        f"every instant before {shown_time(following, timing.zone)} was started or skipped by"
+        f" itself, and later ones were not looked at: search on from {to_iso(following)}"
+    )
 
 
 def _backfill_update(

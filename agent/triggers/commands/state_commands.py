@@ -20,6 +20,7 @@ from agent.triggers.local_time import shown_time
 from agent.triggers.run_builder import RunBuilder
 from agent.triggers.schedules.schedule_plan import SchedulePlanner, find_due, next_values
 from agent.triggers.specs import SCHEDULE, WATCH
+from agent.triggers.watch_plan import SKIPPED_BY_RESUME
 
 
 def pause(until_us: int | None, reason: str | None) -> Planner:
@@ -62,7 +63,7 @@ def resume(builder: RunBuilder, *, catch_up: bool) -> Planner:
             skipped = sum(mark.count or 1 for mark in update.marks)
             rest = f"; {counted(skipped, 'instant')} of the pause skipped" if skipped else ""
             return CommandPlan(update, f"resumed{rest}")
-        values = {"next_at": now, "skip_items": None if catch_up else "paused"}
+        values = {"next_at": now, "skip_items": None if catch_up else SKIPPED_BY_RESUME}
         rest = "start tasks" if catch_up else "are skipped"
         message = f"resumed; items that came meanwhile {rest}"
         return CommandPlan(change(row, _resumption(row, now) | values), message)

@@ -71,17 +71,21 @@ class _Compiler:
         if keys is not None:
             self._check_time(keys)
         if keys is None:
-            raise WorkflowError(self.problems, steps)
+            raise self._error(steps)
         if self.problems:
             # Triggers are checked all the same; they do not depend on the steps.
             on = _trigger_document(keys)
             self._check_triggers(Graph(name=keys.name, steps=[], inputs=inputs, on=on))
-            raise WorkflowError(self.problems, steps)
+            raise self._error(steps)
         graph = self._graph(keys, inputs, steps)
         self._check_triggers(graph)
         if self.problems:
-            raise WorkflowError(self.problems, steps)
+            raise self._error(steps)
         return graph
+
+    def _error(self, steps: list[Step]) -> WorkflowError:
+        name = self._value.get("name")
+        return WorkflowError(self.problems, steps, name if isinstance(name, str) else None)
 
     def _with_workflow_keys(self, problem: Problem) -> Problem:
         """Name the keys of a workflow where the file has an unknown one."""

@@ -55,7 +55,10 @@ def test_a_running_agent(cli: Cli) -> None:
         assert "needs a restart for server.port" in hint
         findings = [each["message"] for each in cli("doctor", "--json").json["findings"]]
         assert any("older settings than the file: engine.slots;" in each for each in findings)
-        assert "older than the file: engine.slots, server.port" in cli("status").out
+        about = [line for line in cli("status").out.splitlines() if "older than the file" in line]
+        assert "older than the file: engine.slots  " in about[0]
+        assert about[0].endswith(" agent reload")
+        assert about[1].endswith("older than the file until the agent is restarted: server.port")
         answer = cli("reload")
         assert "applied: engine.slots" in answer.out
         assert "needs a restart: server.port" in answer.out

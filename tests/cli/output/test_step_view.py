@@ -62,7 +62,11 @@ def test_each_attempt_is_shown(cli: Cli) -> None:
     group = cli("show", task, "items").out
     assert "items[0]" in group and "items[1]" in group
     assert "item: 2" in cli("show", task, "items[1]").out
-    assert "waits for a child task of quiet" in cli("show", task, "child").out
+    child = cli("show", task, "--json").json["children"][0]
+    shown = cli("show", task, "child").out
+    assert "waits for a child task of quiet" in shown
+    assert f"child task of quiet, succeeded: agent show {child[-8:]}" in shown
+    assert "child task" not in cli("show", task, "loud").out
     cli("show", task, "items[9]", code=3)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.config.settings import Settings
 from agent.steps.kinds import step_remarks
-from agent.workflows.directory import read_entry
+from agent.workflows.directory import NamedWorkflows, read_entry
 
 STEPS = """\
 name: w
@@ -28,7 +28,7 @@ steps:
 def _remarks(tmp_path: Path, text: str, settings: Settings | None) -> dict[str, str]:
     file = tmp_path / "w.yaml"
     file.write_text(text, encoding="utf-8")
-    found = step_remarks.of_file(read_entry(file), {}, settings)
+    found = step_remarks.of_file(read_entry(file), NamedWorkflows(), settings)
     return dict(line.removeprefix("step ").split(": ", 1) for line in found)
 
 
