@@ -45,6 +45,7 @@ def overview_document(connection: Connection, budget: BudgetSettings, now: int) 
         },
         "schedules": _schedules(rows),
         "broken": _broken(rows),
+        "paused": _paused_by_themselves(rows),
         "spend": spending.day_document(connection, budget, now),
     }
 
@@ -75,6 +76,16 @@ def _broken(rows: list[TriggerRow]) -> Document:
         if problem and row.status in (TriggerStatus.BROKEN, TriggerStatus.ACTIVE):
             broken.append({"id": row.id, "kind": row.kind, "problem": problem})
     return {"count": len(broken), "first": broken[:_SHOWN]}
+
+
+def _paused_by_themselves(rows: list[TriggerRow]) -> Document:
+    """Return schedules and watchers that paused because their tasks failed."""
+    paused = [
+        {"id": row.id, "kind": row.kind, "reason": row.pause_reason}
+        for row in rows
+        if row.has_paused_itself
+    ]
+    return {"count": len(paused), "first": paused[:_SHOWN]}
 
 
 def _chosen(entries: list[Document], *names: str) -> list[Document]:

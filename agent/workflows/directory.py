@@ -211,9 +211,7 @@ def read_entry(
 
 
 def _with_problems(path: Path, error: WorkflowError) -> Entry:
-    return Entry(
-        path, problems=tuple(error.problems), steps=error.steps, written_name=error.name
-    )
+    return Entry(path, problems=tuple(error.problems), steps=error.steps, written_name=error.name)
 
 
 def _without_duplicates(entries: list[Entry]) -> tuple[Entry, ...]:

@@ -80,9 +80,7 @@ def _check(
     return reports
 
 
-def _report(
-    entry: "Entry", known: "NamedWorkflows", settings: "Settings | None"
-) -> "FileReport":
+def _report(entry: "Entry", known: "NamedWorkflows", settings: "Settings | None") -> "FileReport":
     from agent.cli.commands.validation_memory import FileReport
     from agent.steps.kinds import step_remarks
     from agent.triggers.specs import triggers_of

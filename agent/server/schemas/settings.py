@@ -29,6 +29,7 @@ _STATUS: Final = {
     },
     "schedules": {"count": 1, "first": [{"id": "backup/nightly", "next_at": AT}]},
     "broken": {"count": 0, "first": []},
+    "paused": {"count": 0, "first": []},
     "spend": {
         "day": "2026-01-05",
         "tokens": 4480,
@@ -67,5 +68,8 @@ class StatusDocument(ResponseDocument):
     schedules: dict[str, Any] = Field(description="the next to fire")
     broken: dict[str, Any] = Field(
         description="schedules and watchers with a broken file, that fail or that are silent"
+    )
+    paused: dict[str, Any] = Field(
+        description="schedules and watchers that paused because their tasks failed"
     )
     spend: dict[str, Any] = Field(description="what models used today, and the limits")

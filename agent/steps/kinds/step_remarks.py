@@ -108,9 +108,7 @@ def _about_child(step: Step, known: NamedWorkflows) -> Iterator[str]:
     if not isinstance(inputs, dict):
         return
     try:
-        check_inputs(
-            graph, inputs, [key for key, value in inputs.items() if has_templates(value)]
-        )
+        check_inputs(graph, inputs, [key for key, value in inputs.items() if has_templates(value)])
     except InputError as error:
         yield from (f"{name}: {problem}" for problem in error.problems)
 

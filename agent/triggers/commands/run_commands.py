@@ -26,8 +26,8 @@ from agent.triggers.run_builder import (
     instant_key,
     schedule_context,
 )
-from agent.triggers.schedules.schedule_plan import find_due, next_values, stagger_us
 from agent.triggers.schedules.instants import Timing
+from agent.triggers.schedules.schedule_plan import find_due, next_values, stagger_us
 from agent.triggers.specs import SCHEDULE, WATCH
 
 MANUAL: Final = "manual/"
