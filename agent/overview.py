@@ -48,6 +48,7 @@ def overview_document(
         "schedules": _schedules(rows),
         "broken": _broken(rows),
         "isolated": isolated_steps.isolation(connection, solo_seconds, now),
+        "paused": _paused_by_themselves(rows),
         "spend": spending.day_document(connection, budget, now),
     }
 
@@ -78,6 +79,16 @@ def _broken(rows: list[TriggerRow]) -> Document:
         if problem and row.status in (TriggerStatus.BROKEN, TriggerStatus.ACTIVE):
             broken.append({"id": row.id, "kind": row.kind, "problem": problem})
     return {"count": len(broken), "first": broken[:_SHOWN]}
+
+
+def _paused_by_themselves(rows: list[TriggerRow]) -> Document:
+    """Return schedules and watchers that paused because their tasks failed."""
+    paused = [
+        {"id": row.id, "kind": row.kind, "reason": row.pause_reason}
+        for row in rows
+        if row.has_paused_itself
+    ]
+    return {"count": len(paused), "first": paused[:_SHOWN]}
 
 
 def _chosen(entries: list[Document], *names: str) -> list[Document]:

@@ -3,9 +3,12 @@
 from agent.config.models import BudgetSettings
 from agent.overview import overview_document
 from agent.store.db.database import Database
+from agent.store.engine.trigger_rows import PAUSED_ITSELF
+from agent.store.read import attention
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from agent.triggers import sync
+from agent.triggers.commands.trigger_commands import TriggerCommands
 from tests.support.recorded_triggers import record_workflow, trigger_row
 
 WORKFLOW = """\
@@ -50,3 +53,33 @@ def test_triggers_that_need_a_person(sqlite_database: Database) -> None:
     assert problems(sqlite_database) == dict.fromkeys(
         ("report:code", "report:daily"), "line 4: no such key"
     )
+
+
+def test_a_trigger_that_paused_itself_needs_a_person(sqlite_database: Database) -> None:
+    """Until it is resumed, or until a person has paused it, too: then it is that person's pause."""
+    (schedule, *_) = record_workflow(sqlite_database, WORKFLOW)
+    commands = TriggerCommands(sqlite_database, sqlite_database.clock)
+    own_pause = {"status": "paused", "alert": PAUSED_ITSELF, "next_at": None}
+
+    def named() -> list[str]:
+        with sqlite_database.connect("reader") as connection:
+            document = overview_document(
+                connection, BudgetSettings(), 60.0, sqlite_database.clock.now()
+            )
+            listed = {row["id"] for row in attention.troubled_triggers(connection, 10)}
+        names = [entry["id"] for entry in document["paused"]["first"]]
+        assert document["paused"]["count"] == len(names)
+        assert listed == set(names), "the dashboard's inbox names the same ones"
+        return names
+
+    commands.pause(schedule)
+    assert named() == []
+    commands.resume(schedule)
+    for decide in (commands.pause, commands.resume):
+        change(sqlite_database, schedule, **own_pause, pause_reason="its last task failed")
+        assert named() == [schedule]
+        decide(schedule)
+        assert named() == []
+        commands.resume(schedule)
+    change(sqlite_database, schedule, alert=PAUSED_ITSELF)
+    assert named() == [], "resumed by an earlier version, which leaves the alert"

@@ -33,7 +33,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("agent doctor --deep", "check every record of the database, too"),
     ),
     "mcp": (
-        ("claude mcp add agent -- agent mcp", "for Claude Code, with this agent"),
+        ("claude mcp add agent -- agent mcp", "let Claude Code use this agent"),
         ("agent mcp --scope read", "tools that only read"),
         ("agent mcp --allow-answers", "let its user answer questions, too"),
     ),

@@ -187,11 +187,20 @@ def _attention(document: Document) -> Iterator[Row]:
         text = f"{document['failed']['count']} in the last day: {first[0]['workflow']}"
         yield "failed", text, f"show {short(first[0]['id'])}", "red"
     if first := document["broken"]["first"]:
-        plural = "schedules" if first[0]["kind"] == "schedule" else "watchers"
         text = (
             f"{document['broken']['count']}: {first[0]['id']}: {one_line(first[0]['problem'], 30)}"
         )
-        yield "broken", text, f"{plural} show {first[0]['id']}", "red"
+        yield "broken", text, f"{_command_of(first[0])} show {first[0]['id']}", "red"
+    # An agent of an earlier version does not report it.
+    if first := document.get("paused", {}).get("first"):
+        text = (
+            f"{document['paused']['count']}: {first[0]['id']}: {one_line(first[0]['reason'], 30)}"
+        )
+        yield "paused", text, f"{_command_of(first[0])} resume {first[0]['id']}", "red"
+
+
+def _command_of(trigger: Document) -> str:
+    return "schedules" if trigger["kind"] == "schedule" else "watchers"
 
 
 def _isolated(isolated: Document) -> str:

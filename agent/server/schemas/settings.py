@@ -36,6 +36,7 @@ _STATUS: Final = {
         "until": AT,
         "following": 2,
     },
+    "paused": {"count": 0, "first": []},
     "spend": {
         "day": "2026-01-05",
         "tokens": 4480,
@@ -79,5 +80,8 @@ class StatusDocument(ResponseDocument):
         default=None,
         description="the step that runs alone after a crash, or that waits to; no other step starts"
         " meanwhile",
+    )
+    paused: dict[str, Any] = Field(
+        description="schedules and watchers that paused because their tasks failed"
     )
     spend: dict[str, Any] = Field(description="what models used today, and the limits")

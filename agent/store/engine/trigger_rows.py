@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.db.json_values import set_of
@@ -53,6 +54,8 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
 
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
+PAUSED_ITSELF: Final = "paused"
+"""The `alert` of a paused trigger whose tasks failed, until a person resumes it, or pauses it as well."""
 CLOCK_ERROR_US: Final = 60_000_000
 """A recorded time further in the future than this comes from a clock that ran ahead."""
 
@@ -93,6 +96,16 @@ class TriggerRow:
     removed_at: int | None
     pruned_until: int | None = None
     not_listening: str | None = None
+
+    @property
+    def has_paused_itself(self) -> bool:
+        """Whether it is paused after failed tasks. An earlier version leaves the alert when it resumes."""
+        return self.status == TriggerStatus.PAUSED and self.alert == PAUSED_ITSELF
+
+    @property
+    def other_alert(self) -> str | None:
+        """The alert that is left when a person has decided on its own pause."""
+        return None if self.alert == PAUSED_ITSELF else self.alert
 
 
 def _read(rows: Rows) -> list[TriggerRow]:

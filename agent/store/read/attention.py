@@ -13,6 +13,7 @@ _TRIGGER: Final = (
     "kind",
     "status",
     "alert",
+    "pause_reason",
     "failures",
     "problem",
     "last_error",
@@ -39,10 +40,11 @@ def budget_pauses(connection: Connection, most: int) -> list[Found]:
 
 
 def troubled_triggers(connection: Connection, most: int) -> list[Found]:
-    """Return triggers that are broken, whose polls fail, or whose file has a problem."""
+    """Return triggers that are broken or paused themselves, whose polls fail, or whose file has a problem."""
     rows = connection.query(
         f"SELECT {', '.join(_TRIGGER)} FROM triggers WHERE status <> 'removed'"
-        " AND (status = 'broken' OR alert IS NOT NULL OR problem IS NOT NULL)"
+        " AND (status = 'broken' OR problem IS NOT NULL"
+        " OR alert IN ('failed', 'silent') OR (alert = 'paused' AND status = 'paused'))"
         " ORDER BY id LIMIT :most",
         most=most,
     )

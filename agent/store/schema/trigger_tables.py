@@ -68,7 +68,7 @@ class Trigger(SQLModel, table=True):
     last_error: str | None = Field(default=None, sa_type=Text)
     # Why the items that the next poll finds are skipped: it was paused or removed.
     skip_items: str | None = Field(default=None, sa_type=Text)
-    # The open trouble that the operator was notified of: failed or silent.
+    # The open trouble that the operator was notified of: failed or silent; or paused, by itself.
     alert: str | None = Field(default=None, sa_type=Text)
     # The daemon that polls now, of several on one PostgreSQL, and until when.
     owner: str | None = Field(default=None, sa_type=Text)

@@ -34,6 +34,7 @@ def pause(until_us: int | None, reason: str | None) -> Planner:
         values: dict[str, Any] = {
             "pause_reason": reason or BY_OPERATOR,
             "paused_until": until_us,
+            "alert": row.other_alert,
             "next_at": until_us,
         }
         if row.status == TriggerStatus.PAUSED:
@@ -118,5 +119,6 @@ def _resumption(row: TriggerRow, now: int) -> dict[str, Any]:
         "status": moved(TRIGGER, "trigger.resumed", row.status),
         "pause_reason": None,
         "paused_until": None,
+        "alert": row.other_alert,
         "resumed_at": now,
     }

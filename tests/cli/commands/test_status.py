@@ -3,13 +3,22 @@
 import pytest
 
 from agent.cli.commands import status
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import Operator
+from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from tests.support.cli import Cli
+from tests.support.recorded_triggers import record_workflow, trigger_row
 
 FAILING = "name: failing\nsteps:\n  fail: {shell: {argv: ['false'], effect: none}}\n"
 DEAF = """\
 name: deaf
 steps:
   wait: {shell: {argv: [sh, -c, "trap '' TERM; sleep 20"], effect: none}}
+"""
+SCHEDULED = """\
+name: night
+on: {schedule: {id: backup, cron: 0 9 * * *, pause_after_failures: 3}}
+steps: {rest: {wait: 1s}}
 """
 ASKING = "name: asking\nsteps:\n  ask: {approval: {message: Send the invoice?}}\n"
 
@@ -85,6 +94,22 @@ def test_stop_now_does_not_wait_for_steps(cli: Cli) -> None:
         assert "still runs after 0.2 s" in cli("stop", "--timeout", "0.2", code=3).err
         assert cli("stop", "--now", "--json").json["message"] == "stopped"
     cli("cancel", task)
+
+
+def test_a_schedule_that_paused_itself_is_named_with_the_command_that_resumes_it(cli: Cli) -> None:
+    """A person has to look at it: it starts nothing until then."""
+    cli("db", "upgrade")
+    database = Database(f"sqlite:///{cli.directory}/data/agent.db")
+    (schedule,) = record_workflow(database, SCHEDULED)
+    values = {"status": "paused", "alert": "paused", "pause_reason": "its last 3 tasks failed"}
+    update = TriggerUpdate(schedule, trigger_row(database, schedule).version)
+    update.values = {**values, "next_at": None}
+    Operator(database, database.clock).fire(update)
+    shown = cli("status", code=3).out
+    assert "1: night:backup: its last 3 tasks failed" in shown
+    assert "agent schedules resume night:backup" in shown
+    cli("schedules", "resume", "night:backup")
+    assert "night:backup: its last" not in cli("status", code=3).out
 
 
 def test_lines_fit_the_terminal() -> None:

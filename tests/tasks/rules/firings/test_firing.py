@@ -290,6 +290,7 @@ def test_failures_in_a_row_pause_the_trigger(bench: TriggerBench) -> None:
     assert bench.row.status == "paused"
     assert bench.row.pause_reason == "its last 2 tasks failed"
     assert (bench.row.next_at, bench.row.paused_until) == (None, None)
+    assert bench.row.has_paused_itself
     assert bench.event_types()[-1] == "schedule.paused"
     bench.at(3e6)
     assert bench.run_pass() == []
