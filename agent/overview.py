@@ -86,7 +86,7 @@ def _paused_by_themselves(rows: list[TriggerRow]) -> Document:
     paused = [
         {"id": row.id, "kind": row.kind, "reason": row.pause_reason}
         for row in rows
-        if row.has_paused_itself
+        if row.is_paused_for(trigger_rows.FAILURES)
     ]
     return {"count": len(paused), "first": paused[:_SHOWN]}
 

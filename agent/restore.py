@@ -107,7 +107,7 @@ def hold_all(database: Database, clock: Clock) -> Held:
     for row in triggers:
         has_end = row.status == TriggerStatus.PAUSED and row.paused_until is not None
         if row.status == TriggerStatus.ACTIVE or has_end:
-            commands.pause(row.id, reason=HOLD_REASON)
+            commands.pause(row.id, reason=HOLD_REASON, kind=trigger_rows.RESTORE)
     operator = Operator(database, clock)
     for task_id in task_ids:
         hold_task(operator, task_id, HOLD_REASON)
@@ -121,7 +121,7 @@ def held(database: Database) -> Held:
         triggers = [
             row.id
             for row in trigger_rows.all_rows(connection)
-            if row.status == TriggerStatus.PAUSED and row.pause_reason == HOLD_REASON
+            if row.is_paused_for(trigger_rows.RESTORE)
         ]
     return Held(tasks, triggers)
 

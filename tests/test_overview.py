@@ -3,7 +3,7 @@
 from agent.config.models import BudgetSettings
 from agent.overview import overview_document
 from agent.store.db.database import Database
-from agent.store.engine.trigger_rows import PAUSED_ITSELF
+from agent.store.engine.trigger_rows import FAILURES
 from agent.store.read import attention
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
@@ -59,7 +59,7 @@ def test_a_trigger_that_paused_itself_needs_a_person(sqlite_database: Database) 
     """Until it is resumed, or until a person has paused it, too: then it is that person's pause."""
     (schedule, *_) = record_workflow(sqlite_database, WORKFLOW)
     commands = TriggerCommands(sqlite_database, sqlite_database.clock)
-    own_pause = {"status": "paused", "alert": PAUSED_ITSELF, "next_at": None}
+    own_pause = {"status": "paused", "pause_kind": FAILURES, "next_at": None}
 
     def named() -> list[str]:
         with sqlite_database.connect("reader") as connection:
@@ -81,5 +81,5 @@ def test_a_trigger_that_paused_itself_needs_a_person(sqlite_database: Database) 
         decide(schedule)
         assert named() == []
         commands.resume(schedule)
-    change(sqlite_database, schedule, alert=PAUSED_ITSELF)
-    assert named() == [], "resumed by an earlier version, which leaves the alert"
+    change(sqlite_database, schedule, pause_kind=FAILURES)
+    assert named() == [], "resumed by an earlier version, which leaves the kind"

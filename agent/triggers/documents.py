@@ -173,7 +173,7 @@ def _summary(connection: Connection, row: TriggerRow, now: int) -> dict[str, Jso
         "last_ok_at": to_iso(row.last_ok_at),
         "last_item_at": to_iso(row.last_item_at) if recent else None,
         "last_error": row.last_error,
-        "alert": row.other_alert,
+        "alert": row.alert,
     }
 
 

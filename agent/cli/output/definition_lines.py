@@ -13,6 +13,8 @@ Document = dict[str, Any]
 
 _PLAIN: Final = re.compile(r"[\w./][^\n]*")
 _NOT_TEXT: Final = re.compile(r"[-+.\d_:eE]+|true|false|yes|no|on|off|null", re.IGNORECASE)
+_TIMES: Final = ("cron", "every", "at")
+"""The keys that say when a schedule or a poll is due; with the source, they are written first."""
 _SHORT_FORMS: Final = (["url"], ["path"])
 """Sources that have nothing else are written as this one value."""
 
@@ -25,7 +27,8 @@ def lines_of(definition: Document) -> Iterator[str]:
             source = _without_empty(_durations_of(written[name]))
             is_short = list(source) in _SHORT_FORMS
             written[name] = next(iter(source.values())) if is_short else source
-    return _lines(_without_empty(written), "")
+    first = [name for name in ("id", *SOURCES, *_TIMES, *written) if name in written]
+    return _lines(_without_empty({name: written[name] for name in first}), "")
 
 
 def _durations_of(document: Document) -> Document:

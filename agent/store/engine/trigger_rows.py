@@ -49,13 +49,16 @@ TRIGGER_TYPES: Final[Mapping[str, ColumnType]] = {
     "removed_at": "int",
     "pruned_until": "int",
     "not_listening": "text",
+    "pause_kind": "text",
 }
 """Every column but the cursor, which may be large and is read by the polls alone."""
 
 _ROW: Final = ", ".join(f"t.{name}" for name in TRIGGER_TYPES)
 _OPEN: Final = "('pending', 'running', 'paused')"
-PAUSED_ITSELF: Final = "paused"
-"""The `alert` of a paused trigger whose tasks failed, until a person resumes it, or pauses it as well."""
+FAILURES: Final = "failures"
+"""The `pause_kind` of a trigger that has paused itself because its tasks failed."""
+RESTORE: Final = "restore"
+"""The `pause_kind` of a trigger that a restore of the database holds."""
 CLOCK_ERROR_US: Final = 60_000_000
 """A recorded time further in the future than this comes from a clock that ran ahead."""
 
@@ -96,16 +99,11 @@ class TriggerRow:
     removed_at: int | None
     pruned_until: int | None = None
     not_listening: str | None = None
+    pause_kind: str | None = None
 
-    @property
-    def has_paused_itself(self) -> bool:
-        """Whether it is paused after failed tasks. An earlier version leaves the alert when it resumes."""
-        return self.status == TriggerStatus.PAUSED and self.alert == PAUSED_ITSELF
-
-    @property
-    def other_alert(self) -> str | None:
-        """The alert that is left when a person has decided on its own pause."""
-        return None if self.alert == PAUSED_ITSELF else self.alert
+    def is_paused_for(self, kind: str) -> bool:
+        """Whether it is paused for this cause. A worker of an earlier version leaves the kind when it resumes."""
+        return self.status == TriggerStatus.PAUSED and self.pause_kind == kind
 
 
 def _read(rows: Rows) -> list[TriggerRow]:

@@ -13,6 +13,8 @@ _TRIGGER: Final = (
     "kind",
     "status",
     "alert",
+    "status",
+    "pause_kind",
     "pause_reason",
     "failures",
     "problem",
@@ -44,7 +46,7 @@ def troubled_triggers(connection: Connection, most: int) -> list[Found]:
     rows = connection.query(
         f"SELECT {', '.join(_TRIGGER)} FROM triggers WHERE status <> 'removed'"
         " AND (status = 'broken' OR problem IS NOT NULL"
-        " OR alert IN ('failed', 'silent') OR (alert = 'paused' AND status = 'paused'))"
+        " OR alert IS NOT NULL OR (pause_kind = 'failures' AND status = 'paused'))"
         " ORDER BY id LIMIT :most",
         most=most,
     )

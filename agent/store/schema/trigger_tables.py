@@ -68,7 +68,7 @@ class Trigger(SQLModel, table=True):
     last_error: str | None = Field(default=None, sa_type=Text)
     # Why the items that the next poll finds are skipped: it was paused or removed.
     skip_items: str | None = Field(default=None, sa_type=Text)
-    # The open trouble that the operator was notified of: failed or silent; or paused, by itself.
+    # The open trouble that the operator was notified of: failed or silent.
     alert: str | None = Field(default=None, sa_type=Text)
     # The daemon that polls now, of several on one PostgreSQL, and until when.
     owner: str | None = Field(default=None, sa_type=Text)
@@ -81,6 +81,8 @@ class Trigger(SQLModel, table=True):
     pruned_until: int | None = Field(default=None, sa_type=BigInteger)
     # A watcher whose source could tell of changes: why it is only polled.
     not_listening: str | None = Field(default=None, sa_type=Text)
+    # The cause of a pause that code acts on: `failures` of its tasks, or a `restore` of the database.
+    pause_kind: str | None = Field(default=None, sa_type=Text)
 
 
 class Firing(SQLModel, table=True):

@@ -23,7 +23,7 @@ from agent.triggers.specs import SCHEDULE, WATCH
 from agent.triggers.watch_plan import SKIPPED_BY_RESUME
 
 
-def pause(until_us: int | None, reason: str | None) -> Planner:
+def pause(until_us: int | None, reason: str | None, kind: str | None = None) -> Planner:
     """Start nothing by itself, until a time or until it is resumed; queued runs stay queued."""
 
     def plan(_connection: Connection, row: TriggerRow, now: int) -> CommandPlan:
@@ -34,7 +34,7 @@ def pause(until_us: int | None, reason: str | None) -> Planner:
         values: dict[str, Any] = {
             "pause_reason": reason or BY_OPERATOR,
             "paused_until": until_us,
-            "alert": row.other_alert,
+            "pause_kind": kind,
             "next_at": until_us,
         }
         if row.status == TriggerStatus.PAUSED:
@@ -119,6 +119,6 @@ def _resumption(row: TriggerRow, now: int) -> dict[str, Any]:
         "status": moved(TRIGGER, "trigger.resumed", row.status),
         "pause_reason": None,
         "paused_until": None,
-        "alert": row.other_alert,
+        "pause_kind": None,
         "resumed_at": now,
     }

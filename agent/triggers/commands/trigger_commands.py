@@ -49,10 +49,14 @@ class TriggerCommands:
             return zone_of(self._row(connection, trigger_id))
 
     def pause(
-        self, trigger_id: str, until_us: int | None = None, reason: str | None = None
+        self,
+        trigger_id: str,
+        until_us: int | None = None,
+        reason: str | None = None,
+        kind: str | None = None,
     ) -> TriggerResult:
         """Start nothing by itself, until a time or until it is resumed; queued runs stay queued."""
-        return self._apply(trigger_id, state_commands.pause(until_us, reason))
+        return self._apply(trigger_id, state_commands.pause(until_us, reason, kind))
 
     def resume(self, trigger_id: str, *, catch_up: bool = False) -> TriggerResult:
         """End a pause. Instants and items of the pause are skipped, unless they are to be caught up."""

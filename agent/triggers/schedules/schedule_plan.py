@@ -170,7 +170,7 @@ class SchedulePlanner:
             "status": moved(TRIGGER, "trigger.resumed", self._row.status),
             "pause_reason": None,
             "paused_until": None,
-            "alert": self._row.other_alert,
+            "pause_kind": None,
             "resumed_at": self._now,
         }
 

@@ -101,7 +101,11 @@ def test_a_schedule_that_paused_itself_is_named_with_the_command_that_resumes_it
     cli("db", "upgrade")
     database = Database(f"sqlite:///{cli.directory}/data/agent.db")
     (schedule,) = record_workflow(database, SCHEDULED)
-    values = {"status": "paused", "alert": "paused", "pause_reason": "its last 3 tasks failed"}
+    values = {
+        "status": "paused",
+        "pause_kind": "failures",
+        "pause_reason": "its last 3 tasks failed",
+    }
     update = TriggerUpdate(schedule, trigger_row(database, schedule).version)
     update.values = {**values, "next_at": None}
     Operator(database, database.clock).fire(update)

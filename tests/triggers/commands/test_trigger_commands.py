@@ -130,11 +130,11 @@ def test_failures_before_a_resume_do_not_count(database: Database, clock: StillC
     clock.skip(3600)
     run_pass(database)
     assert trigger_row(database, ID).pause_reason == "its last 2 tasks failed"
-    assert trigger_row(database, ID).has_paused_itself
+    assert trigger_row(database, ID).is_paused_for(trigger_rows.FAILURES)
     clock.skip(60)
     commands.resume(ID)
     assert trigger_row(database, ID).status == "active"
-    assert trigger_row(database, ID).alert is None
+    assert trigger_row(database, ID).pause_kind is None
     clock.skip(3600)
     run_pass(database)
     assert trigger_row(database, ID).status == "active"

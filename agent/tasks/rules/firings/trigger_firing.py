@@ -284,7 +284,7 @@ class TriggerFiring:
             "status": moved(TRIGGER, "trigger.paused", status),
             "pause_reason": reason,
             "paused_until": None,
-            "alert": trigger_rows.PAUSED_ITSELF,
+            "pause_kind": trigger_rows.FAILURES,
             # A paused trigger with a next time is one whose pause ends then.
             "next_at": None,
             "version": self.row.version + 1,

@@ -6,7 +6,7 @@ import pytest
 
 from agent.core.state_machine import FiringStatus
 from agent.steps.types.outcome import Question, Waiting
-from agent.store.engine import firing_rows
+from agent.store.engine import firing_rows, trigger_rows
 from agent.tasks.rules.firings.trigger_update import Mark, Run, TriggerUpdate
 from tests.support.engine import other
 from tests.support.trigger_bench import BEGIN, TriggerBench
@@ -290,7 +290,7 @@ def test_failures_in_a_row_pause_the_trigger(bench: TriggerBench) -> None:
     assert bench.row.status == "paused"
     assert bench.row.pause_reason == "its last 2 tasks failed"
     assert (bench.row.next_at, bench.row.paused_until) == (None, None)
-    assert bench.row.has_paused_itself
+    assert bench.row.is_paused_for(trigger_rows.FAILURES)
     assert bench.event_types()[-1] == "schedule.paused"
     bench.at(3e6)
     assert bench.run_pass() == []
