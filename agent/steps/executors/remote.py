@@ -147,23 +147,29 @@ class RemoteExecution:
             text = f"the job's specification could not be written: {error}"
             raise DefiniteFailure(text, code="cannot_launch", kind="transport") from None
         where = await self._start(watch, job, context)
-        with contextlib.suppress(Exception):
-            # Without it the next attempt keeps the job from beginning, which is safe too.
-            await watch.bounded(lambda: job.objects.write(job_objects.LAUNCHED, where))
         context.note_executor({"executor": self._name, "job": job.name, **where})
         return await self._result(watch, context, is_effect=is_effect)
 
     async def _start(
         self, watch: JobWatch, job: LaunchedJob, context: StepContext
     ) -> dict[str, Json]:
-        """Launch the job; where that fails, make sure that it did not, or go on with it."""
+        """Launch the job and record that; stop it if the attempt is over before it is recorded."""
         try:
-            return await self._launcher.launch(job)
-        except DefiniteFailure:
-            raise
+            where = await self._accepted(watch, job)
+            with contextlib.suppress(Exception):
+                # Without it the next attempt keeps the job from beginning, which is safe too.
+                await watch.bounded(lambda: job.objects.write(job_objects.LAUNCHED, where))
         except asyncio.CancelledError:
             if _is_over(context):
                 await watch.prevent_or_stop()
+            raise
+        return where
+
+    async def _accepted(self, watch: JobWatch, job: LaunchedJob) -> dict[str, Json]:
+        """Return the launcher's answer; where it fails, keep the job from beginning, or go on with it."""
+        try:
+            return await self._launcher.launch(job)
+        except DefiniteFailure:
             raise
         except Exception as error:
             if await watch.prevent():
@@ -236,11 +242,19 @@ class RemoteExecution:
         """Find the job of an unknown call: return its result, its failure, or None if it is lost."""
         objects = await self._objects_of(call)
         watch = None if objects is None else self._watch(self._job(objects), context)
-        if watch is None or not await watch.is_specified():
-            # Its agent died before it wrote anything; or its objects were removed.
+        if watch is None:
+            # Its objects were removed.
             return None if is_effect else _never_started("the store has no object of it")
-        if not await watch.is_launched() and await watch.prevent():
-            return _never_started("its agent ended before it was launched")
+        try:
+            if not await watch.is_specified():
+                # Its agent died before it wrote anything; or its objects were removed.
+                return None if is_effect else _never_started("the store has no object of it")
+            if not await watch.is_launched() and await watch.prevent():
+                return _never_started("its agent ended before it was launched")
+        except asyncio.CancelledError:
+            if _is_over(context):
+                await watch.prevent_or_stop()
+            raise
         try:
             return Applied(await self._result(watch, context, is_effect=is_effect))
         except (DefiniteFailure, EndCallError) as error:

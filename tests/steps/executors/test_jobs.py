@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from agent.steps.executors.remote import JobStore, RemoteExecution
 from agent.steps.types.outcome import Failed, Json, Outcome, Retry, Returned, Succeeded, Waiting
 from agent.store.artifacts import objects as store_objects
 from agent.store.artifacts.blobs import BlobStores
-from tests.support.attempt import HandClock, Trial, run, until
+from tests.support.attempt import PATIENCE_SECONDS, HandClock, Trial, run, until
 
 OnLaunch = Callable[[LaunchedJob], Awaitable[None]]
 
@@ -486,11 +487,25 @@ def test_an_agent_that_ends_leaves_the_job_alone(
     run(main())
 
 
-def test_a_canceled_attempt_stops_its_job(shell: Callable[..., Launching]) -> None:
-    """The job reads that it should stop, ends its command, and says so."""
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_canceled_attempt_stops_its_job(
+    shell: Callable[..., Launching], monkeypatch: pytest.MonkeyPatch, is_recorded: bool
+) -> None:
+    """The job reads that it should stop, ends its command, and says so; also before its launch is recorded."""
     trial, launcher = shell("sleep 60", effect="none")
     codes: list[int] = []
     running: list[asyncio.Future[None]] = []
+    may_record = threading.Event()
+    write = JobObjects.write
+
+    def write_late(objects: JobObjects, name: str, document: Any) -> None:
+        if name == job_objects.LAUNCHED:
+            may_record.wait(PATIENCE_SECONDS)
+        write(objects, name, document)
+
+    monkeypatch.setattr(JobObjects, "write", write_late)
+    if is_recorded:
+        may_record.set()
 
     async def beside(job: LaunchedJob) -> None:
         async def body() -> None:
@@ -502,13 +517,47 @@ def test_a_canceled_attempt_stops_its_job(shell: Callable[..., Launching]) -> No
 
     async def main() -> None:
         attempt = asyncio.ensure_future(trial.attempt())
-        await until(lambda: _launched(launcher) and _state(launcher) == "running")
+        await until(lambda: launcher.jobs and _state(launcher) == "running")
+        if is_recorded:
+            await until(lambda: _launched(launcher))
         trial.signals.stop_for("canceled")
         outcome = await attempt
+        may_record.set()
         assert isinstance(outcome, Returned | Retry)
         await until(lambda: codes)
         assert codes == [1]
         assert _state(launcher) == "canceled"
+
+    run(main())
+
+
+def test_an_attempt_that_is_canceled_while_it_finds_its_job_stops_it(
+    shell: Callable[..., Launching], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is slow, and the job runs: without a word it would run to its end."""
+    trial, launcher = shell()
+    launcher.on_launch = begin_elsewhere
+    is_asked, may_answer = threading.Event(), threading.Event()
+    read = JobObjects.read
+
+    def read_late(objects: JobObjects, name: str) -> Any:
+        if name == job_objects.LAUNCHED:
+            is_asked.set()
+            may_answer.wait(PATIENCE_SECONDS)
+        return read(objects, name)
+
+    async def main() -> None:
+        attempt = asyncio.ensure_future(trial.attempt())
+        await until(lambda: _launched(launcher))
+        trial.signals.stop_for(SHUTDOWN)
+        assert isinstance(await attempt, Waiting)
+        monkeypatch.setattr(JobObjects, "read", read_late)
+        attempt = asyncio.ensure_future(trial.attempt())
+        await until(is_asked.is_set)
+        trial.signals.stop_for("canceled")
+        assert isinstance(await attempt, Returned | Retry)
+        may_answer.set()
+        assert read(launcher.jobs[0].objects, job_objects.CONTROL) == {"cancel": True}
 
     run(main())
 
