@@ -51,6 +51,8 @@ def _types(receiver: Receiver) -> list[str]:
 def test_a_question_and_its_answer(engine: Engine, receiver: Receiver) -> None:
     """What is asked comes in full, with a link; what was decided comes after it."""
     task_id, approval = asked(engine, gated("pay", token()))
+    # A question that is decided before it is delivered has no link.
+    eventually(lambda: receiver.taken)
     say(engine, approval, "deny", comment="not today")
     engine.wait(task_id, "failed")
     eventually(lambda: len(receiver.taken) == 3, lambda: receiver.taken)

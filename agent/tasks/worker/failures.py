@@ -69,11 +69,13 @@ async def _enroll_again(worker: "Worker") -> None:
     worker.attempts.stop_all(DECLARED_DEAD)
     worker.journal.refuse_all()
     worker.slots.reset()
-    worker.external.reset()
     if worker.database.is_sqlite:
         await worker.database_thread.run(worker.committer.session.check_row)
     # From now on this worker checks its peers: the steps of its old identity are taken over.
     worker.peers.expect_peers()
     # The attempts complete under the old claims, which no longer hold.
     await enroll(worker)
+    # Only now no step waits under an old claim: a download that fails meanwhile reports such a delay, which
+    # is refused, and the delay of the new claim would not be reported.
+    worker.external.reset()
     worker.on_other_commit()

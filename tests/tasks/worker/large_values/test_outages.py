@@ -349,8 +349,13 @@ def test_an_isolated_step_that_waits_for_its_upload_delays_nothing(engine: Engin
     engine.wait(task_id, "succeeded")
 
 
-def test_a_step_that_waits_again_under_a_new_identity_reports_it_again(database: Database) -> None:
-    """A worker that was declared dead claims the step again, which still lacks its value."""
+def test_a_step_that_waits_again_under_a_new_identity_reports_it_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was declared dead claims the step again, which still lacks its value.
+
+    The download fails once more before the worker has its new identity.
+    """
     database.blob_stores = BlobStores(faulty_store.URL, timeout_seconds=0.3)
     limits = Limits(artifacts_url=faulty_store.URL)
     engine = Engine(database, limits=limits, lease_seconds=1.0)
@@ -368,6 +373,15 @@ def test_a_step_that_waits_again_under_a_new_identity_reports_it_again(database:
         with faulty_store.broken("raises"):
             engine.operator.signal(task_id, "go")
             eventually(lambda: engine.rows(delays, id=task_id) == [(1,)])
+            enroll = engine.worker.committer.enroll
+
+            def enroll_after_a_failure() -> None:
+                # The download begins its second call when the failure of the first is reported.
+                calls = faulty_store.FaultyStore.calls
+                eventually(lambda: faulty_store.FaultyStore.calls >= calls + 2)
+                enroll()
+
+            monkeypatch.setattr(engine.worker.committer, "enroll", enroll_after_a_failure)
             with database.connect("writer") as tx, tx.transaction():
                 workers.retire(tx, engine.worker.worker_id, engine.clock.now(), "worker.died")
             eventually(lambda: engine.rows(delays, id=task_id) == [(2,)])
