@@ -179,3 +179,12 @@ def test_rotation_keeps_the_newest_of_each_kind(tmp_path: Path) -> None:
     }
     newest = backup.list_backups(tmp_path)[0]
     assert (newest.made_at, newest.is_before_upgrade) == (4 * DAY + SECOND, True)
+
+
+def test_a_copy_that_goes_while_backups_are_listed_is_left_out(tmp_path: Path) -> None:
+    """The daemon removes old copies at any moment; a link that leads nowhere looks the same."""
+    (tmp_path / "agent-19700101T000000Z.db").write_bytes(b"kept")
+    (tmp_path / "agent-19700102T000000Z.db").symlink_to(tmp_path / "removed")
+    assert [copy.path.name for copy in backup.list_backups(tmp_path)] == [
+        "agent-19700101T000000Z.db"
+    ]
