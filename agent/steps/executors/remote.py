@@ -242,17 +242,14 @@ class RemoteExecution:
         """Find the job of an unknown call: return its result, its failure, or None if it is lost."""
         objects = await self._objects_of(call)
         watch = None if objects is None else self._watch(self._job(objects), context)
-        if watch is None:
-            # Its objects were removed.
-            return None if is_effect else _never_started("the store has no object of it")
         try:
-            if not await watch.is_specified():
+            if watch is None or not await watch.is_specified():
                 # Its agent died before it wrote anything; or its objects were removed.
                 return None if is_effect else _never_started("the store has no object of it")
             if not await watch.is_launched() and await watch.prevent():
                 return _never_started("its agent ended before it was launched")
         except asyncio.CancelledError:
-            if _is_over(context):
+            if watch is not None and _is_over(context):
                 await watch.prevent_or_stop()
             raise
         try:
