@@ -81,7 +81,8 @@ def _mailbox(name: object, address: str) -> Mailbox:
     if not isinstance(name, str) or _breaks.search(name) or _breaks.search(address):
         raise ValueError("an address must not contain a line break or a control character")
     local, at, domain = address.strip().rpartition("@")
-    if not at or not _local.fullmatch(local):
+    # An address cannot be encoded, so that no part of it may look like an encoded word.
+    if not at or not _local.fullmatch(local) or "=?" in local:
         raise ValueError(f"{_shown(address)} is not an address such as ann@example.org")
     domain = ascii_domain(domain)
     whole = f"{local}@{domain}"

@@ -19,7 +19,7 @@ from agent.workflows.templates.templates import has_templates
 
 MOST_REFERENCES: Final = 50
 _MOST_HEADERS: Final = 20
-_breaks = re.compile(r"[\r\n\x00\x0b\x0c\x85\u2028\u2029]")
+_breaks = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 _header_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,75}")
 _message_id = re.compile(r"<[\x21-\x3b\x3d\x3f-\x7e]{1,900}>")
 _reply_prefix = re.compile(
@@ -46,7 +46,9 @@ _AGENT_HEADERS: Final = frozenset(
 def _one_line(value: str) -> str:
     value = value.strip()
     if _breaks.search(value):
-        raise ValueError("must be one line: a line break could add headers to the mail")
+        raise ValueError(
+            "must be one line without control characters: a line break could add headers to the mail"
+        )
     return value
 
 
@@ -54,8 +56,11 @@ HeaderText = Annotated[Text, AfterValidator(_one_line), Field(max_length=2000)]
 
 
 def is_message_id(text: object) -> bool:
-    """Whether a text is the id of a message, as it stands in headers."""
-    return isinstance(text, str) and _message_id.fullmatch(text) is not None
+    """Whether a text is the id of a message, as it stands in headers.
+
+    Ids are written as they are: one with an encoded word could be decoded by a reader.
+    """
+    return isinstance(text, str) and _message_id.fullmatch(text) is not None and "=?" not in text
 
 
 class RepliedMail(BaseModel):

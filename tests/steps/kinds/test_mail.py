@@ -377,6 +377,18 @@ def test_an_answer_stands_in_the_thread(server: SmtpServer) -> None:
     assert message["Auto-Submitted"] == "auto-replied"
 
 
+def test_the_subject_that_was_approved_is_the_one_that_arrives(server: SmtpServer) -> None:
+    """The subject of a hostile mail adds neither a recipient nor a text to the answer."""
+    subject = "=?utf-8?q?Hi=0d=0aBcc:_eve=40example.org=0d=0a=0d=0aAn_evil_text?="
+    item = {"from": {"name": subject, "address": "bob@example.org"}, "subject": subject}
+    approved = output_of(send(server, to=None, subject=None, reply_to_mail=item))
+    (received,) = server.received
+    assert approved["subject"] == f"Re: {subject}" == received.message["Subject"]
+    assert received.recipients == ["bob@example.org"]
+    assert "Bcc" not in received.message
+    assert "evil" not in received.message.get_content()
+
+
 def test_a_missing_library_is_named(server: SmtpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
     import sys

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from email import message_from_bytes
+from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.policy import default as modern
 
@@ -117,11 +118,49 @@ def test_any_subject_and_text_arrive(subject: str, text: str) -> None:
     assert all(len(line) < 998 for line in raw.split(b"\r\n"))
     message = message_from_bytes(raw, policy=modern)
     assert isinstance(message, EmailMessage)
+    assert str(message["Subject"]) == subject.strip()
     assert message["To"].addresses[0].addr_spec == "bob@example.org"
     assert "Bcc" not in message
     written_lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     read_lines = message.get_content().replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     assert read_lines == written_lines
+
+
+_HOSTILE = "=?utf-8?q?x=0d=0aBcc:_eve=40example.org=0d=0a=0d=0aAn_evil_text?="
+
+
+@pytest.mark.parametrize("text", [_HOSTILE, f"Re: {_HOSTILE}", f"Jörg {_HOSTILE}", f"a{_HOSTILE}b"])
+def test_encoded_words_arrive_as_they_were_approved(text: str) -> None:
+    """In any text that becomes a header they are data: no program decodes them into headers or a body."""
+    bob = Mailbox(name=text, address="bob@example.org")
+    message = parsed(
+        replace(
+            LETTER,
+            sender=Mailbox(name=text, address="ann@example.org"),
+            to=[bob],
+            cc=[bob],
+            reply_to=[bob],
+            subject=text,
+            headers={"X-Report": text, "List-Id": text},
+            attachments=[Attachment(text, b"content")],
+        )
+    )
+    assert [message[name] for name in ("Subject", "X-Report", "List-Id")] == [text] * 3
+    for name in ("From", "To", "Cc", "Reply-To"):
+        # Python 3.11 reads a space between the words of a name, so that the raw header is read.
+        shown = str(make_header(decode_header(dict(message.raw_items())[name])))
+        assert shown.rpartition(" <")[0].strip('"') == text
+    assert "Bcc" not in message
+    body, attachment = message.iter_parts()
+    assert body.get_content() == "How are you?\r\n"
+    assert attachment.get_filename() == text
+    assert attachment.get_payload(decode=True) == b"content"
+
+
+def test_a_header_that_would_not_end_is_never_written() -> None:
+    """What is checked is the finished line: an id that was not checked before is refused as well."""
+    with pytest.raises(ValueError, match="the header In-Reply-To would not end"):
+        written(replace(LETTER, references=["<1@x>\r\nBcc: eve@example.org"]), "<key@x>", 0)
 
 
 def test_the_id_has_the_domain_of_the_sender() -> None:

@@ -56,6 +56,7 @@ def test_addresses(written: object, name: str, address: str) -> None:
         "@example.org",
         "a b@example.org",
         "ann@exa_mple.org",
+        "=?utf-8?q?=0d=0a?=@example.org",
         "ann@-a.org",
         "Ann <ann@example.org",
         "ann@example.org\nBcc: eve@example.org",
@@ -92,6 +93,7 @@ def test_several_addresses_are_a_list() -> None:
         ({"text": None}, "give text or html"),
         ({"subject": "a\r\nBcc: eve@example.org"}, "must be one line"),
         ({"headers": {"X-A": "1\nBcc: eve@example.org"}}, "must be one line"),
+        ({"subject": "a\x1eBcc: eve@example.org"}, "must be one line"),
         ({"headers": {"X A": "1"}}, "is not the name of a header"),
         ({"headers": {"Bcc": "eve@example.org"}}, "is set by the key bcc"),
         ({"headers": {"Message-Id": "<1@x>"}}, "is set by the agent"),
@@ -156,7 +158,14 @@ def test_what_is_no_id_stays_out_of_the_headers() -> None:
     mail = RepliedMail.model_validate(
         {
             "message_id": "<1@x>\r\nBcc: eve@example.org",
-            "references": ["<a b@x>", "none", "<ok@x>", 7, "<" + "x" * 1000 + "@x>"],
+            "references": [
+                "<a b@x>",
+                "none",
+                "<ok@x>",
+                "<=?utf-8?q?=0d=0a?=@x>",
+                7,
+                "<" + "x" * 1000 + "@x>",
+            ],
         },
         context=RENDERED,
     )
