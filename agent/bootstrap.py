@@ -29,13 +29,18 @@ MISSING_OTEL = (
 )
 
 
-def open_database(settings: "Settings", *, create: bool = False) -> Database:
-    """Return the database, its schema checked; `create` creates or upgrades it."""
+def open_database(
+    settings: "Settings",
+    *,
+    create: bool = False,
+    on_note: Callable[[str], None] | None = None,
+) -> Database:
+    """Return the database, its schema checked; `create` creates or upgrades it, with notes on that."""
     from agent.store.schema import migrate
 
     database = configured_database(settings)
     if create:
-        upgrade_database(settings, database)
+        upgrade_database(settings, database, on_note=on_note)
     else:
         if database.path is not None and not database.path.exists():
             raise StoreError(
@@ -52,7 +57,7 @@ def upgrade_database(
     database: Database | None = None,
     *,
     must_fence: bool = False,
-    on_wait: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> None:
     """Create the database, or upgrade it to this program's schema."""
     from agent import upgrade
@@ -66,7 +71,7 @@ def upgrade_database(
         lease_seconds=settings.engine.lease_seconds,
         holder=None if lock is None else lock.holder(),
         must_fence=must_fence,
-        on_wait=on_wait,
+        on_note=on_note,
         backups=lambda: settings.backup_directory if settings.backup.before_upgrade else None,
     )
 

@@ -1,9 +1,10 @@
 """Upgrade of a database that workers of earlier versions may still use.
 
 If a migration is pending, every live worker has an earlier version: one of this version would have
-upgraded first. On SQLite the daemon must be stopped. On PostgreSQL workers continue during a
-compatible migration, and stop when they notice it; a breaking one is refused while one of them is
-alive. Fencing declares them all dead in the migration's own transaction.
+upgraded first. On SQLite the daemon must be stopped. On PostgreSQL workers go on during and after a
+compatible migration (those from before schema 0011 stop when they notice it, and are named here); a
+breaking one is refused while one of them is alive. Fencing declares them all dead in the migration's
+own transaction.
 """
 
 import sys
@@ -25,13 +26,13 @@ def upgrade(
     lease_seconds: float,
     holder: LockHolder | None = None,
     must_fence: bool = False,
-    on_wait: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     backups: Callable[[], Path | None] = lambda: None,
 ) -> None:
     """Bring the database to our schema; raise `OlderWorkersError` if live workers forbid it.
 
-    `holder` is the process that runs a SQLite database. `on_wait` receives the message that explains
-    a wait of up to one lease. A SQLite database is first copied to the directory of `backups`, if any.
+    `holder` is the process that runs a SQLite database. `on_note` receives messages for the operator: why
+    it waits, up to one lease, and which workers will end. A SQLite database is first copied to the directory of `backups`, if any.
     """
     revision = _revision(database)
     if revision is None or not migrate.is_older(revision):
@@ -42,6 +43,7 @@ def upgrade(
         if directory is not None:
             _back_up(database, directory)
     if must_fence:
+        _note_workers(database, on_note, "declared dead, and will end")
         migrate.upgrade(database, "fence")
     elif holder is not None:
         raise migrate.OlderWorkersError(
@@ -50,10 +52,17 @@ def upgrade(
             f" on this database: stop it, then upgrade to schema {migrate.HEAD}",
         )
     elif not database.is_sqlite and migrate.is_breaking(revision):
-        _wait_for_deaths(database, revision, lease_seconds, on_wait)
+        _wait_for_deaths(database, revision, lease_seconds, on_note)
         migrate.upgrade(database, "refuse")
     else:
         migrate.upgrade(database)
+        if not database.is_sqlite and migrate.ends_workers(revision):
+            _note_workers(
+                database,
+                on_note,
+                f"workers of schema {revision} will end and release their steps; start them again"
+                " with this version",
+            )
 
 
 def _back_up(database: Database, directory: Path) -> None:
@@ -90,7 +99,7 @@ def _wait_for_deaths(
     database: Database,
     revision: str,
     lease_seconds: float,
-    on_wait: Callable[[str], None] | None,
+    on_note: Callable[[str], None] | None,
 ) -> None:
     """Return when every worker is dead; raise as soon as one is seen alive."""
     import socket
@@ -121,13 +130,23 @@ def _wait_for_deaths(
             if silent:
                 _declare_dead(connection, silent, database.clock.now())
                 continue
-            if on_wait is not None:
+            if on_note is not None:
                 hosts = ", ".join(sorted({str(row[2]) for row in alive}))
-                on_wait(
+                on_note(
                     f"waiting up to {lease_seconds:g} s to see whether workers on {hosts} are alive"
                 )
-                on_wait = None
+                on_note = None
             time.sleep(lease_seconds / _CHECKS_PER_LEASE)
+
+
+def _note_workers(database: Database, on_note: Callable[[str], None] | None, about: str) -> None:
+    """Name the workers that are recorded as alive."""
+    from agent.store.engine import workers
+
+    with database.connect("reader") as connection:
+        alive = workers.live_workers(connection)
+    if alive and on_note is not None:
+        on_note(", ".join(f"process {row[3]} on {row[2]}" for row in alive) + f": {about}")
 
 
 def _declare_dead(connection: Connection, silent: list[tuple[str, int]], now: int) -> None:

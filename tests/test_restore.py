@@ -20,6 +20,7 @@ from agent.workflows.graph import Graph
 from tests.support.engine import Engine, find_violations, graph, step
 from tests.support.recorded_triggers import record_workflow, trigger_row
 from tests.support.step_functions import runs
+from tests.upgrade.revisions import set_revision
 
 SCHEDULED = """\
 name: nightly
@@ -157,8 +158,7 @@ def test_a_backup_that_cannot_be_used_changes_nothing(
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"no database at all" * 1000)
     newer = backed_up(sqlite_database, tmp_path)
-    with Database(f"sqlite:///{newer}").connect("writer") as connection, connection.transaction():
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    set_revision(Database(f"sqlite:///{newer}"), "9999")
     for file, message in (
         (damaged, "not a database of an agent"),
         (newer, "newer than this version"),

@@ -27,12 +27,12 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 _PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: Settings, on_note: Callable[[str], None] | None = None) -> Database:
     """Open, create or upgrade the database, for a long-running process."""
     backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
-            return bootstrap.open_database(settings, create=True)
+            return bootstrap.open_database(settings, create=True, on_note=on_note)
         except StoreError as error:
             # A server that never responded may be a wrong address.
             is_transient = error.fault is Fault.BUSY or (

@@ -9,6 +9,7 @@ import pytest
 from agent.store.db.database import Database
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.support.engine import eventually
+from tests.upgrade.revisions import set_revision
 
 QUICK = """\
 name: quick
@@ -55,8 +56,7 @@ def test_a_database_that_may_only_be_read(pg: Cli, empty_postgres_url: str) -> N
 def test_a_database_of_a_newer_agent(pg: Cli, empty_postgres_url: str) -> None:
     """It is left alone by every command, with one message and the exit code for no database."""
     pg("db", "upgrade")
-    with Database(empty_postgres_url).connect() as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    set_revision(Database(empty_postgres_url), "9999")
     for command in (["tasks"], ["up"], ["worker"], ["db", "upgrade"], ["db", "prune"]):
         assert "newer than this version" in pg(*command, code=5).err
 

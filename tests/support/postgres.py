@@ -36,7 +36,7 @@ _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 _USED_TABLES = """
 SELECT relname, pg_table_size(oid) FROM pg_class
 WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0
+AND relname NOT IN ('alembic_version', 'schema_revision') AND pg_relation_size(oid) > 0
 """
 _MOST_BYTES = 2_000_000
 

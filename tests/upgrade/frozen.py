@@ -23,8 +23,8 @@ DIRECTORY = Path(__file__).parent
 RELEASED = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0010", "0011")
 """The revisions of the schema that people have databases of."""
 _TABLES = """
-    SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
-    ORDER BY 1"""
+    SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+    AND tablename NOT IN ('alembic_version', 'schema_revision') ORDER BY 1"""
 _COLUMNS = """
     SELECT column_name FROM information_schema.columns
     WHERE table_schema = 'public' AND table_name = %s ORDER BY ordinal_position"""

@@ -7,19 +7,17 @@ import sys
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from tests.support.cli import PROGRAM, ROOT, Cli
 
 _VERSIONS = ":(glob)agent/**/migrations/versions"
 
 
-def before_revision(number: str) -> str:
-    """Return the commit before the one that added a migration; skip where it is not to be found."""
-    commit = _git("log", "--diff-filter=A", "--format=%H", "--", f"{_VERSIONS}/{number}_*.py")
-    if not commit or not _git("rev-parse", "--verify", "--quiet", f"{commit.split()[-1]}^"):
-        pytest.skip(f"this copy has no history from before migration {number}")
-    return f"{commit.split()[-1]}^"
+def last_with_revision(revision: str) -> str:
+    """Return the last commit with a revision of the schema; fail where the history does not have it."""
+    following = f"{int(revision) + 1:04}"
+    commits = _git("log", "--diff-filter=A", "--format=%H", "--", f"{_VERSIONS}/{following}_*.py")
+    assert commits, f"this copy has no history from before migration {following}"
+    return f"{commits.split()[-1]}^"
 
 
 def extract(commit: str, directory: Path) -> Path:
@@ -52,16 +50,11 @@ def program_of(tree: Path, cli: Cli) -> Cli:
 
 
 def _git(*arguments: str) -> str:
-    # A copy without history, or a machine without git, says nothing.
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "GIT_CEILING_DIRECTORIES": str(ROOT.parent)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(ROOT.parent)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()

@@ -9,6 +9,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
+from agent.store.db.database import Database
+
 
 def config() -> Config:
     """Return Alembic's configuration for our migrations."""
@@ -16,6 +18,13 @@ def config() -> Config:
     found.set_main_option("script_location", "agent.store.schema:migrations")
     found.set_main_option("path_separator", "os")
     return found
+
+
+def set_revision(database: Database, revision: str, *, oldest: str | None = None) -> None:
+    """Mark a database as one of another schema; `oldest` is the oldest whose workers may stay."""
+    with database.connect("writer") as connection, connection.transaction():
+        connection.execute("UPDATE schema_revision SET revision = :it", it=revision)
+        connection.execute("UPDATE alembic_version SET version_num = :it", it=oldest or revision)
 
 
 def all_revisions() -> list[str]:

@@ -15,7 +15,7 @@ from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.support.engine import eventually, find_violations
-from tests.upgrade.history import before_revision, extract, program_of
+from tests.upgrade.history import extract, last_with_revision, program_of
 
 pytestmark = pytest.mark.process
 
@@ -58,10 +58,10 @@ def _worker(cli: Cli) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def _submit(database: Database, count: int) -> None:
+def _submit(database: Database, text: str, count: int = 1) -> None:
     operator = Operator(database, database.clock)
     for _ in range(count):
-        operator.submit(Submission(graph=compile_text(THINKING, "thinking.yaml")))
+        operator.submit(Submission(graph=compile_text(text, "a.yaml")))
 
 
 def _statuses(database: Database) -> list[str]:
@@ -69,30 +69,55 @@ def _statuses(database: Database) -> list[str]:
         return [status for (status,) in reader.query("SELECT status FROM tasks ORDER BY id")]
 
 
-@pytest.mark.parametrize("revision", ["0003", "0004"])
+def _worker_states(database: Database) -> list[int]:
+    with database.connect("reader") as reader:
+        return [dead for (dead,) in reader.query("SELECT dead FROM workers")]
+
+
+@pytest.mark.parametrize("revision", ["0002", "0003", "0011"])
 def test_an_older_worker_goes_on_after_the_upgrade(
     revision: str, tmp_path: Path, empty_postgres_url: str
 ) -> None:
     """It ends its running tasks and later ones, alone and beside a worker of this version."""
-    commit = before_revision(revision)
     present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
     present.write("config.toml", CONFIGURATION)
     present.write("napping.yaml", NAPPING)
-    older = program_of(extract(commit, tmp_path / "earlier"), present)
+    older = program_of(extract(last_with_revision(revision), tmp_path / "earlier"), present)
     older("db", "upgrade")
     database = Database(empty_postgres_url)
+    with database.connect("reader") as reader:
+        assert migrate.current(reader) == revision != migrate.HEAD
     with _worker(older) as old:
         older("run", "napping.yaml")
-        present("db", "upgrade")
-        _submit(database, 3)
-        eventually(lambda: _statuses(database) == ["succeeded"] * 4, lambda: _statuses(database))
+        assert "will end" not in present("db", "upgrade").err
+        # Longer than a quarter of a lease: then it has looked at the new schema.
+        _submit(database, NAPPING)
+        eventually(lambda: _statuses(database) == ["succeeded"] * 2, lambda: _statuses(database))
+        _submit(database, THINKING, 3)
+        eventually(lambda: _statuses(database) == ["succeeded"] * 5, lambda: _statuses(database))
         with _worker(present) as new:
-            _submit(database, 10)
+            _submit(database, THINKING, 10)
             eventually(
-                lambda: _statuses(database) == ["succeeded"] * 14, lambda: _statuses(database)
+                lambda: _statuses(database) == ["succeeded"] * 15, lambda: _statuses(database)
             )
+            assert _worker_states(database) == [0, 0]
             for process in (old, new):
                 process.send_signal(signal.SIGTERM)
             assert [process.wait(PATIENCE_SECONDS) for process in (old, new)] == [0, 0]
     migrate.check(database)
     assert find_violations(database) == []
+
+
+def test_the_upgrade_names_the_workers_that_will_end(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    """Workers of schemas 0005 to 0010 end at any newer schema: the operator is told which."""
+    present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
+    present.write("config.toml", CONFIGURATION)
+    older = program_of(extract(last_with_revision("0010"), tmp_path / "earlier"), present)
+    older("db", "upgrade")
+    with _worker(older) as old:
+        said = present("db", "upgrade").err
+        assert f"process {old.pid} on" in said
+        assert "workers of schema 0010 will end" in said
+        assert old.wait(PATIENCE_SECONDS) == 5

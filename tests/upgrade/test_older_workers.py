@@ -16,7 +16,7 @@ from agent.tasks.commit.faults import FencedError
 from tests.support.cli import Cli
 from tests.support.engine import Engine, Hand, eventually, find_violations, graph, step
 from tests.support.step_functions import Gate
-from tests.upgrade.revisions import all_revisions, migrate_to
+from tests.upgrade.revisions import all_revisions, migrate_to, set_revision
 
 EARLIER = all_revisions()[-2]
 LEASE_SECONDS = 1.0
@@ -83,7 +83,7 @@ def test_a_breaking_upgrade_is_refused_while_a_worker_commits(empty_postgres_url
     committing.start()
     try:
         with pytest.raises(OlderWorkersError, match=r"process 1 on elsewhere.*--force"):
-            _upgrade(database, on_wait=messages.append)
+            _upgrade(database, on_note=messages.append)
     finally:
         is_over.set()
         committing.join()
@@ -100,7 +100,7 @@ def test_a_breaking_upgrade_goes_on_once_silent_workers_are_dead(empty_postgres_
     _enroll(database, "here", socket.gethostname())
     _enroll(database, "there")
     messages: list[str] = []
-    _upgrade(database, on_wait=messages.append)
+    _upgrade(database, on_note=messages.append)
     migrate.check(database)
     assert _dead(database) == {"here": 1, "there": 1}
     assert messages == ["waiting up to 1 s to see whether workers on elsewhere are alive"]
@@ -110,7 +110,9 @@ def test_a_breaking_upgrade_goes_on_once_silent_workers_are_dead(empty_postgres_
 def test_force_fences_with_the_migration(earlier: Database) -> None:
     """When the schema is new the workers are dead, with the event that names their last commit."""
     hand = Hand(earlier)
-    _upgrade(earlier, must_fence=True)
+    messages: list[str] = []
+    _upgrade(earlier, must_fence=True, on_note=messages.append)
+    assert [message.split(": ")[1] for message in messages] == ["declared dead, and will end"]
     migrate.check(earlier)
     assert set(_dead(earlier).values()) == {1}
     with pytest.raises(FencedError):
@@ -138,23 +140,19 @@ def test_a_file_in_use_is_not_upgraded(tmp_path: Path) -> None:
     migrate.check(database)
 
 
-def _set_revision(database: Database, revision: str) -> None:
-    with database.connect("writer") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = :v", v=revision)
-
-
 def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
     """It releases its claims at no cost, retires, and reports which versions do not match."""
     gate = Gate()
     engine = Engine(database, lease_seconds=LEASE_SECONDS)
     task_id = engine.submit(graph(step("a", "gated", given={"gate": gate.name})))
     eventually(lambda: gate.entered == 1)
-    _set_revision(database, "9999")
+    set_revision(database, "9999")
     try:
         eventually(lambda: engine.failure is not None)
         assert isinstance(engine.failure, NewerSchemaError)
         assert str(engine.failure) == (
-            f"the database has schema 9999, this version knows {migrate.HEAD}: upgrade this worker"
+            f"the database needs schema 9999 or newer, this version knows {migrate.HEAD}:"
+            " upgrade this worker"
         )
         assert engine.statuses(task_id) == {"a": "pending"}
         assert engine.steps(task_id)["a"]["attempt"] == 1
@@ -162,13 +160,29 @@ def test_a_worker_stops_at_a_newer_schema(database: Database) -> None:
     finally:
         engine.failure = None
         engine.close()
-    _set_revision(database, migrate.HEAD)
+    set_revision(database, migrate.HEAD)
     gate.open()
     after = Engine(database)
     after.wait(task_id, "succeeded")
     after.stop()
     after.close()
     assert find_violations(database) == []
+
+
+def test_a_worker_goes_on_at_a_newer_schema_that_lets_it_stay(database: Database) -> None:
+    """It runs and enrolls there, commands work, and no migration is tried."""
+    set_revision(database, "9999", oldest=migrate.HEAD)
+    engine = Engine(database, lease_seconds=LEASE_SECONDS)
+    # The schema is checked every quarter of a lease.
+    for _ in range(2):
+        engine.worker.peers.expect_peers()
+        engine.run(graph(step("a")), "succeeded")
+    engine.stop()
+    engine.close()
+    migrate.check(database)
+    _upgrade(database)
+    with database.connect("reader") as reader:
+        assert migrate.current(reader) == "9999"
 
 
 def test_a_fenced_worker_does_not_enroll_in_a_newer_schema(database: Database) -> None:

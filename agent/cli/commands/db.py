@@ -40,7 +40,7 @@ def upgrade(
     from agent.cli.output import terminal
     from agent.store.schema import migrate
 
-    root.upgrade_database(session.settings(), must_fence=force, on_wait=terminal.note)
+    root.upgrade_database(session.settings(), must_fence=force, on_note=terminal.note)
     if as_json:
         terminal.print_json({"schema": migrate.HEAD})
     else:

@@ -57,7 +57,7 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
     logging.configure(settings.log.format, settings.log.level)
     if line := bootstrap.describe_new_database(settings):
         terminal.note(line)
-    database = startup_retry.open_database(settings)
+    database = startup_retry.open_database(settings, terminal.note)
     try:
         lock = database_lock.take_lock(database, "daemon")
     except database_lock.AlreadyRunningError as error:

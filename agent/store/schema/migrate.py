@@ -18,20 +18,25 @@ from agent.store.db.write_lock import WriteLockTimeoutError
 if TYPE_CHECKING:
     import sqlalchemy
 
-HEAD: Final = "0011"
+HEAD: Final = "0012"
 """The revision that this code runs on; revisions are numbers and grow."""
 BREAKING: frozenset[str] = frozenset()
 """Revisions that workers of earlier versions cannot run on.
 
-Versions from 0005 on do not enroll in a newer schema. Earlier ones do: a breaking revision must also
-keep those from enrolling.
+Versions from 0005 on do not enroll in a schema that they cannot run on. Earlier ones do: a breaking
+revision must also keep those from enrolling.
 """
+_FIRST_TO_STAY: Final = "0011"
+"""The first revision whose workers go on after an upgrade. Earlier ones, from 0005 on, end at any newer schema."""
 
 OlderWorkers = Literal["keep", "refuse", "fence"]
 """How an upgrade treats workers that are recorded as alive: all of them have an older version."""
 
 _ADVISORY_LOCK: Final = 0x6167656E74  # "agent": the key by which migrating processes exclude others
 _TABLE: Final = "alembic_version"
+"""Between upgrades it has the oldest revision whose workers may stay: what every worker compares itself with."""
+_REVISION_COLUMNS: Final = (("schema_revision", "revision"), (_TABLE, "version_num"))
+"""Where the revision of the schema is: before 0012 only in Alembic's own table."""
 
 
 class NewerSchemaError(StoreError):
@@ -43,11 +48,11 @@ class OlderWorkersError(StoreError):
 
 
 def check(database: Database) -> None:
-    """Raise `StoreError` unless the database exists and has exactly this schema."""
+    """Raise `StoreError` unless the database exists and this version can run on its schema."""
     with database.connect("reader") as connection:
         revision = current(connection)
-    if revision == HEAD:
-        return
+        if revision is not None and _serves(connection, revision):
+            return
     if revision is None:
         raise StoreError(Fault.DEFECT, f"{_name(database)} has no tables yet: run `agent init`")
     if _is_newer(revision):
@@ -62,24 +67,24 @@ def check(database: Database) -> None:
 def current(connection: Connection) -> str | None:
     """Return the database's revision; None if it has no tables of the agent."""
     if connection.sql.name == "sqlite":
-        there = connection.query(
-            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=_TABLE
-        )
+        has_table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
     else:
-        there = connection.query(
-            "SELECT 1 WHERE to_regclass(CAST(:name AS text)) IS NOT NULL", name=_TABLE
-        )
-    rows = connection.query(f"SELECT version_num FROM {_TABLE}") if there else []
-    return rows[0][0] if rows else None
+        has_table = "SELECT 1 WHERE to_regclass(CAST(:name AS text)) IS NOT NULL"
+    for table, column in _REVISION_COLUMNS:
+        if connection.query(has_table, name=table):
+            rows = connection.query(f"SELECT {column} FROM {table}")
+            return rows[0][0] if rows else None
+    return None
 
 
 def refuse_newer(connection: Connection) -> None:
-    """Raise `NewerSchemaError` if the database was upgraded under a running worker."""
-    ((revision,),) = connection.query(f"SELECT version_num FROM {_TABLE}")
-    if _is_newer(revision):
+    """Raise `NewerSchemaError` if the database was upgraded to a schema on which this version cannot go on."""
+    oldest = _oldest_recorded(connection)
+    if _is_newer(oldest):
         raise NewerSchemaError(
             Fault.DEFECT,
-            f"the database has schema {revision}, this version knows {HEAD}: upgrade this worker",
+            f"the database needs schema {oldest} or newer, this version knows {HEAD}:"
+            " upgrade this worker",
         )
 
 
@@ -93,6 +98,16 @@ def is_breaking(revision: str) -> bool:
     return any(int(revision) < int(breaking) <= int(HEAD) for breaking in BREAKING)
 
 
+def ends_workers(revision: str) -> bool:
+    """Whether workers of a revision, which can run on the present schema, end when they notice it."""
+    return "0005" <= revision < _FIRST_TO_STAY
+
+
+def oldest_worker(revision: str) -> str:
+    """Return the oldest schema whose workers may stay on a database of a revision, 0012 or newer."""
+    return max([_FIRST_TO_STAY, *(each for each in BREAKING if int(each) <= int(revision))])
+
+
 def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
     """Upgrade the database to this schema; create the SQLite file if there is none.
 
@@ -103,8 +118,8 @@ def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
     # Opened for writing, to distinguish a file without permission from a damaged one.
     with database.connect("writer") as connection:
         revision = current(connection)
-    if revision == HEAD:
-        return
+        if revision is not None and _serves(connection, revision):
+            return
     if revision is not None and _is_newer(revision):
         raise _newer(database, revision)
     if database.path is not None:
@@ -162,9 +177,13 @@ def _meet(connection: "sqlalchemy.Connection", sql: Sql, older_workers: OlderWor
     """Handle workers that are recorded as alive, in the transaction that migrates."""
     from sqlalchemy import inspect, text
 
-    if older_workers == "keep" or not inspect(connection).has_table(_TABLE):
+    if older_workers == "keep":
         return
-    if connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar() == HEAD:
+    there = [each for each in _REVISION_COLUMNS if inspect(connection).has_table(each[0])]
+    if not there:
+        return
+    table, column = there[0]
+    if connection.execute(text(f"SELECT {column} FROM {table}")).scalar() == HEAD:
         # Another process has migrated: workers that enrolled since then have this version.
         return
     if older_workers == "refuse":
@@ -219,6 +238,17 @@ def _fault(error: Any) -> Fault:
     if hasattr(error, "sqlite_errorcode"):
         return sqlite_fault(error.sqlite_errorcode)
     return postgresql_fault(getattr(error, "sqlstate", None))
+
+
+def _serves(connection: Connection, revision: str) -> bool:
+    """Whether this version runs on a database of this revision: its own, or a newer one that only adds to it."""
+    is_newer = _is_newer(revision)
+    return revision == HEAD or (is_newer and not _is_newer(_oldest_recorded(connection)))
+
+
+def _oldest_recorded(connection: Connection) -> str:
+    ((oldest,),) = connection.query(f"SELECT version_num FROM {_TABLE}")
+    return str(oldest)
 
 
 def _is_newer(revision: str) -> bool:

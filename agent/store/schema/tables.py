@@ -473,3 +473,11 @@ class Worker(SQLModel, table=True):
     process_started: str = Field(sa_type=Text)
     started_at: int = Field(sa_type=BigInteger)
     ended_at: int | None = Field(default=None, sa_type=BigInteger)
+
+
+class SchemaRevision(SQLModel, table=True):
+    """One row: the revision of this schema."""
+
+    __tablename__: ClassVar[str] = "schema_revision"
+
+    revision: str = Field(sa_type=Text, primary_key=True)

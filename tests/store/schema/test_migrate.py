@@ -18,6 +18,7 @@ from agent.store.db import sqlite
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema import migrate, tables
+from tests.upgrade.revisions import set_revision
 
 PATIENCE_SECONDS = 60
 _CATALOGUE = {
@@ -143,8 +144,7 @@ def test_parallel_upgrades_exclude_each_other(
 
 def test_a_newer_database_is_refused(database: Database) -> None:
     """For use and for upgrade: the message names both versions and what to do."""
-    with database.connect("writer") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    set_revision(database, "9999")
     for use in (migrate.check, migrate.upgrade):
         with pytest.raises(StoreError, match=r"9999, newer than this version's \d{4}") as caught:
             use(database)
@@ -153,8 +153,7 @@ def test_a_newer_database_is_refused(database: Database) -> None:
 
 def test_an_older_database_is_refused_until_upgraded(database: Database) -> None:
     """The message says which command brings it up to date."""
-    with database.connect("writer") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    set_revision(database, "0000")
     with pytest.raises(StoreError, match="agent db upgrade"):
         migrate.check(database)
 
