@@ -630,6 +630,13 @@ MUTANTS: Final = (
         "await self._thread.run(lambda: None)",
     ),
     Mutant(
+        "workers end at an upgrade that only adds",
+        "every upgrade ends the workers of the earlier version",
+        "agent/store/schema/migrations/env.py",
+        "migrate.oldest_worker(revision)",
+        "revision",
+    ),
+    Mutant(
         "a fenced worker enrolls again",
         "a worker that an upgrade has fenced returns with its old version",
         "agent/tasks/commit/session.py",

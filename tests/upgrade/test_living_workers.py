@@ -111,7 +111,7 @@ def test_an_older_worker_goes_on_after_the_upgrade(
 def test_the_upgrade_names_the_workers_that_will_end(
     tmp_path: Path, empty_postgres_url: str
 ) -> None:
-    """Workers of schemas 0005 to 0010 end at any newer schema: the operator is told which."""
+    """Workers of schemas 0005 to 0010 end at any newer schema, and the message names them."""
     present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
     present.write("config.toml", CONFIGURATION)
     older = program_of(extract(last_with_revision("0010"), tmp_path / "earlier"), present)
