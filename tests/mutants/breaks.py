@@ -55,8 +55,8 @@ MUTANTS: Final = (
         "an unknown call is decided before it expires",
         "the earlier request may still be under way when the engine decides",
         "agent/steps/attempt/recorded_calls/unknown_policy.py",
-        "if self._services.clock.now() < call.expires_at and request.is_effect:",
-        "if call.expires_at < 0 and request.is_effect:",
+        "self._services.clock.now() < call.expires_at and",
+        "call.expires_at < 0 and",
     ),
     Mutant(
         "a call is sent after its send_by",
@@ -106,6 +106,13 @@ MUTANTS: Final = (
         "agent/steps/attempt/recorded_calls/unknown_policy.py",
         "        if changed_request is not None:\n",
         '        if changed_request is not None and policy == "ask":\n',
+    ),
+    Mutant(
+        "a newer definition drops the promise to ask",
+        "an effect that a person was to decide about is repeated, since its step now says `retry`",
+        "agent/steps/attempt/recorded_calls/unknown_policy.py",
+        'call.on_unknown != "retry"',
+        "False",
     ),
     Mutant(
         "two different requests share an idempotency key",

@@ -93,12 +93,11 @@ def _check_history(call: CallFacts, events: list[EventFacts]) -> Iterator[str]:
 
 def _known_at(call: CallFacts, events: list[EventFacts]) -> int | None:
     """Return the number of the event that recorded the result of a call."""
-    if call.attempt == 0 and call.status != CallStatus.UNKNOWN:
-        return 0
     for event in events:
         if event.type in CALL and event.document().get("status") == call.status:
             return event.seq
-    return None
+    # An inherited result was known before; an inherited unknown is known from its answer in this task on.
+    return 0 if call.attempt == 0 and call.status != CallStatus.UNKNOWN else None
 
 
 def _check_repetition(

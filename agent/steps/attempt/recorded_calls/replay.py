@@ -41,9 +41,9 @@ def find_match(attempt_input: AttemptInput, numbered: NumberedRequest) -> Record
         for status in (CallStatus.SUCCEEDED, CallStatus.UNKNOWN)
     )
     if _may_change(numbered, attempt_input.calls):
-        succeeded, unknown = (
-            [call for call in calls if numbered.matches(call)] for calls in (succeeded, unknown)
-        )
+        succeeded = [call for call in succeeded if numbered.matches(call)]
+        # Not the unknown effect of an earlier definition, which a person must decide.
+        unknown = [call for call in unknown if numbered.matches(call) or call.on_unknown != "retry"]
     if succeeded:
         usable = [call for call in succeeded if _answers(call, numbered)]
         return RecordMatch(usable[-1], True) if usable else RecordMatch(succeeded[-1], False)

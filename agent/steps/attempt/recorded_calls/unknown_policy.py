@@ -11,6 +11,9 @@ Then the policy applies:
 A call that an executor runs (`Request.lookup`) is looked for first: it may have ended well or badly since,
 or may still be under way. The policy applies only where nothing can be known of it.
 
+A definition that has become `retry` since the call was made (another version, or changed code) does not
+cover it either: the call was made under the promise that a person or a check would decide. A person is asked.
+
 A step that would now send another request is not covered by any of them but `fail`: the remote does
 not know the key of a request that it never got. A person is asked.
 """
@@ -48,12 +51,13 @@ class UnknownPolicy:
 
         `changed_request` is the request that the step would send now, if it differs.
         """
-        policy = request.on_unknown
+        is_promised = call.on_unknown != "retry"
+        policy = "ask" if is_promised and request.on_unknown == "retry" else request.on_unknown
         if request.lookup is not None and changed_request is None:
             lookup_result = await request.lookup(call)
             if lookup_result is not None:
                 return self._resolve_found(call, lookup_result)
-        elif self._services.clock.now() < call.expires_at and request.is_effect:
+        elif self._services.clock.now() < call.expires_at and (request.is_effect or is_promised):
             next_policy = policy if changed_request is None or policy == "fail" else "ask"
             timer = Timer(call.expires_at, on_unknown=next_policy)
             return Waiting(timer, call.expires_at, self._checkpoint)

@@ -111,6 +111,40 @@ def test_on_unknown_fail_fails_whatever_the_request() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("is_same", [True, False], ids=["same", "changed"])
+@pytest.mark.parametrize("is_effect", [True, False], ids=["effect", "reads"])
+@pytest.mark.parametrize("after", ["ask", "retry", "reconcile", "fail"])
+@pytest.mark.parametrize("before", ["ask", "retry", "reconcile", "fail"])
+def test_a_newer_definition_does_not_repeat_what_its_call_promised_to_ask_about(
+    before: str, after: str, is_effect: bool, is_same: bool
+) -> None:
+    """An inherited unknown is sent again unasked only if both definitions say `retry` and the request is the same."""
+
+    async def main() -> None:
+        remote = Remote()
+        options: dict[str, Any] = {"on_unknown": before}
+
+        async def send(ctx: StepContext) -> Json:
+            request = {} if is_same else {"task": ctx.task_id}
+            return await ctx.call("mail.send", request, remote.send, reconcile=None, **options)
+
+        trial = python(send)
+        await lose(trial, remote)
+        inherited = [replace(call, attempt=0) for call in trial.journal.records()]
+        trial.attempt_number, trial.checkpoint, trial.waited = 1, None, None
+        trial.task = {"id": "task-2", "origin_id": "task-1"}
+        trial.claim = {"calls": inherited}
+        options |= {"on_unknown": after, "effect": is_effect}
+        outcome = await trial.attempt()
+        # A request that only reads, as the one before did, may be another one.
+        may_send = before == after == "retry" and (is_same or not is_effect)
+        assert isinstance(outcome, Succeeded) == may_send
+        assert len(remote.keys) == 1 + may_send
+        assert isinstance(outcome, Failed) == (after == "fail")
+
+    run(main())
+
+
 def test_retry_sends_the_new_request_under_a_key_of_its_own() -> None:
     """A remote that honours keys would answer the new request from its memory of the old one."""
 
