@@ -8,10 +8,11 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agent.approvals.permission import Principal, check_answer
+from agent.approvals.permission import Principal, check_answer, check_scope
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
-from agent.core.state_machine import ApprovalStatus
+from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus, WorkStatus
+from agent.core.waits import UnknownCall
 from agent.steps.attempt import approval_gate, prepare
 from agent.steps.spec.questions import VERDICTS, answer_problem
 from agent.steps.spec.registry import KINDS
@@ -20,18 +21,23 @@ from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database
 from agent.store.engine import approval_rows as store
-from agent.store.engine import reads
+from agent.store.engine import reads, work_rows
 from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.errors import NotFoundError, RefusedError
-from agent.tasks.operator.operator import Operator
+from agent.tasks.operator import state_table
+from agent.tasks.operator.operator import CommandResult, Operator
+from agent.tasks.operator.step_names import find_step
 from agent.tasks.rules import approvals
 from agent.tasks.rules.approvals import Decision
+from agent.tasks.rules.external_work import work_leases
+from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, StepRow
 from agent.workflows.graph import Step
 
 AnswerVerb = Literal["approve", "deny", "answer"]
+Verdict = Literal["done", "retry", "fail"]
 
 STATUSES: Final[dict[str, ApprovalStatus]] = {
     "approve": ApprovalStatus.APPROVED,
@@ -93,30 +99,88 @@ def answer(
     `fail`, or ``{"verdict": "done", "output": …}``. `edits` go with `approve`.
     """
     with database.connect("reader") as connection:
-        row = store.find(connection, approval_id)
-        if row is None:
-            raise NotFoundError(f"there is no approval {approval_id}")
-        check_answer(principal, json.loads(row.who or "[]"))
-        if row.status != ApprovalStatus.PENDING:
-            raise DecidedError(row, _renewed_as(connection, row))
+        row = _open_to(connection, approval_id, principal)
         definition = _definition(connection, row)
     checked = _check(row, definition, decision, principal, comment, value, edits)
-    has_expired = False
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
-        step = _step(tx, locked, row)
-        if row.expires_at is not None and row.expires_at <= locked.now:
-            # It expired, and the loop that records that has not come yet.
-            approvals.expire(tx, locked, step, row)
-            has_expired = True
-        else:
-            row = approvals.decide(tx, locked, step, row, checked)
-    if has_expired:
-        with database.connect("reader") as connection:
-            expired = store.find(connection, approval_id)
-            raise DecidedError(expired or row, _renewed_as(connection, row))
+        decided = _decide(tx, locked, _step(tx, locked, row), row, checked)
+    row = _require(database, row, decided)
     message = f"{row.status}: step {definition.name} of task {row.task_id}"
     return Answered(row.id, row.task_id, definition.name, row.status, message)
+
+
+def resolve(
+    database: Database,
+    task_id: str,
+    step_name: str,
+    verdict: Verdict,
+    output: Json = None,
+    *,
+    principal: Principal,
+    clock: Clock | None = None,
+) -> CommandResult:
+    """Say what became of an effect whose result is unknown: this answers the step's question."""
+    check_scope(principal, "approve", "a verdict")
+    with Operator(database, clock or database.clock).changing(task_id) as (tx, locked):
+        state_table.check("resolve", locked.task.status)
+        step = find_step(tx, locked, step_name)
+        on = step.wait
+        question_id = on.approval_id if isinstance(on, UnknownCall) else None
+        if step.status != StepStatus.WAITING or question_id is None:
+            raise RefusedError(_nothing_to_resolve(step_name, step))
+        row = _open_to(tx, question_id, principal)
+        value = {"verdict": verdict} | ({"output": output} if output is not None else {})
+        checked = _check(row, locked.definition(step), "answer", principal, None, value, None)
+        decided = _decide(tx, locked, step, row, checked)
+    _require(database, row, decided)
+    words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
+    return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
+
+
+def resume_work(
+    database: Database,
+    work_id: str,
+    value: Json = None,
+    reason: str | None = None,
+    *,
+    principal: Principal,
+    clock: Clock | None = None,
+) -> CommandResult:
+    """Put work back into its queue whose worker asked a person: with an answer to that question.
+
+    Without a value the work goes on without an answer, unless the question says what it takes.
+    """
+    check_scope(principal, "approve", "an answer")
+    with database.connect("reader") as connection:
+        work = work_rows.find(connection, [work_id]).get(work_id)
+    if work is None:
+        raise NotFoundError(f"there is no work {work_id}")
+    with Operator(database, clock or database.clock).changing(work.task_id) as (tx, locked):
+        locked.load(tx, [(work.step_index, work.parallel_index)])
+        step = locked.steps.get((work.step_index, work.parallel_index))
+        work_leases.load(tx, locked, [work_id])
+        work = locked.work[work_id]
+        is_parked = work.status == WorkStatus.ASKED and locked.task.status not in TASK_ENDED
+        if step is None or step.status != StepStatus.WAITING or not is_parked:
+            raise RefusedError(
+                f"the work {work_id} does not wait for a person: it is {work.status}"
+            )
+        assert work.approval_id is not None
+        row = _open_to(tx, work.approval_id, principal)
+        if value is None and row.choices is None and row.value_schema is None:
+            decided: ApprovalRow | None = row
+            transitions.withdraw(locked, step, reason or "resumed")
+            answered = {"status": "resumed", "value": None, "by": principal.identity}
+            work_leases.unpark(
+                locked, step, work, {"question": None, **answered, "comment": reason}
+            )
+        else:
+            definition = locked.definition(step)
+            checked = _check(row, definition, "answer", principal, reason, value, None)
+            decided = _decide(tx, locked, step, row, checked)
+    _require(database, row, decided)
+    return CommandResult(True, f"queued again in {work.queue!r}", work.task_id)
 
 
 def defer(
@@ -131,13 +195,42 @@ def defer(
     if not 0 < seconds <= MAX_DEFER_SECONDS:
         raise InvalidAnswerError("defer by more than zero seconds and at most 366 days")
     with database.connect("reader") as connection:
-        row = _pending(connection, approval_id)
-    check_answer(principal, json.loads(row.who or "[]"))
+        row = _open_to(connection, approval_id, principal)
     with Operator(database, clock or database.clock).changing(row.task_id) as (tx, locked):
         row = _pending(tx, approval_id)
         approvals.defer(
             tx, locked, _step(tx, locked, row), row, int(seconds * SECOND), principal.identity
         )
+
+
+def _open_to(connection: Connection, approval_id: str, principal: Principal) -> ApprovalRow:
+    """Return a pending approval that this caller may answer; raise if there is none."""
+    row = store.find(connection, approval_id)
+    if row is None:
+        raise NotFoundError(f"there is no approval {approval_id}")
+    check_answer(principal, json.loads(row.who or "[]"))
+    if row.status != ApprovalStatus.PENDING:
+        raise DecidedError(row, _renewed_as(connection, row))
+    return row
+
+
+def _decide(
+    tx: Connection, locked: LockedTask, step: StepRow, row: ApprovalRow, checked: Decision
+) -> ApprovalRow | None:
+    """Decide an approval under its task's lock; None if its time is over: then it expires instead."""
+    if row.expires_at is not None and row.expires_at <= locked.now:
+        # The loop that records that has not come yet.
+        approvals.expire(tx, locked, step, row)
+        return None
+    return approvals.decide(tx, locked, step, row, checked)
+
+
+def _require(database: Database, row: ApprovalRow, decided: ApprovalRow | None) -> ApprovalRow:
+    """Return a decided approval; raise if it expired."""
+    if decided is not None:
+        return decided
+    with database.connect("reader") as connection:
+        raise DecidedError(store.find(connection, row.id) or row, _renewed_as(connection, row))
 
 
 def _pending(connection: Connection, approval_id: str) -> ApprovalRow:
@@ -238,6 +331,13 @@ def _approved_hash(row: ApprovalRow, definition: Step, edits: dict[str, Json]) -
     except DefiniteFailure as error:
         raise InvalidAnswerError(error.error.message) from None
     return request_hash(approval_gate.gated_request(request["kind"], config))
+
+
+def _nothing_to_resolve(name: str, step: StepRow) -> str:
+    """Return why a step has no unknown effect to resolve."""
+    if step.is_group:
+        return f"step {name!r} is a group: resolve one of its items, as in '{name}[0]'"
+    return f"step {name!r} has no unknown effect to resolve (it is {step.status})"
 
 
 def _definition(connection: Connection, row: ApprovalRow) -> Step:

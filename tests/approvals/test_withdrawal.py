@@ -10,7 +10,7 @@ from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
-from tests.support.approvals import asked, everything, gated, pending, say, token
+from tests.support.approvals import asked, everything, gated, pending, resolve, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
 from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
@@ -72,7 +72,7 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
     (decided,) = everything(engine, task_id)
     assert decided["status"] == "answered"
     with pytest.raises(RefusedError):
-        engine.operator.resolve(task_id, "pay", "done")
+        resolve(engine.database, task_id, "pay", "done")
 
 
 def test_resolve_decides_the_same_record(hand: Hand) -> None:
@@ -81,7 +81,7 @@ def test_resolve_decides_the_same_record(hand: Hand) -> None:
     call_id = intend(hand, hand.claimed("pay"))
     hand.settle({"pay": Waiting(UnknownCall(call_id))})
     (approval,) = pending(hand, task_id)
-    hand.operator.resolve(task_id, "pay", "done", 7, by="ada")
+    resolve(hand.database, task_id, "pay", "done", 7, by="ada")
     (decided,) = everything(hand, task_id)
     assert decided["decision"]["by"] == "ada"
     assert decided["decision"]["value"] == {"verdict": "done", "output": 7}

@@ -23,6 +23,7 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from agent.workflows.graph import Graph
+from tests.support.approvals import resolve
 from tests.support.fork_server import ForkedProcess, ForkServer, shared
 
 ROOT = Path(__file__).parent.parent.parent
@@ -156,7 +157,7 @@ class Agents:
                 if isinstance(on, UnknownCall):
                     title = name if parallel_index < 0 else f"{name}[{parallel_index}]"
                     did_happen = self._did_happen(on.call_id)
-                    self.operator.resolve(task_id, title, "done" if did_happen else "retry")
+                    resolve(self.database, task_id, title, "done" if did_happen else "retry")
                 elif isinstance(on, Approval):
                     person = terminal_user("a person")
                     answering.answer(self.database, on.approval_id, "approve", principal=person)

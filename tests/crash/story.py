@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 from agent import recovery
+from agent.approvals.answering import Verdict
 from agent.config.execution import EngineSettings
 from agent.core import waits
 from agent.core.ids import new_id
+from agent.core.plain_json import Json
 from agent.core.waits import UnknownCall
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import workers
@@ -21,6 +23,7 @@ from agent.tasks.worker.worker import Worker
 from tests.crash import functions
 from tests.crash.faults import Died, FaultyDatabase, HandClock, Way
 from tests.crash.shapes import Shape
+from tests.support.approvals import resolve
 
 PATIENCE_SECONDS = 120.0
 SETTINGS = EngineSettings(poll_seconds=0.02, lease_seconds=60.0, shutdown_seconds=5.0)
@@ -165,9 +168,8 @@ class Story:
         name = json.loads(request).get("for", title)
         did_happen = functions.effects[(task_id, name)] > 0
         try:
-            Operator(self.plain, self.clock).resolve(
-                task_id, title, "done" if did_happen else "retry", 1
-            )
+            verdict: tuple[Verdict, Json] = ("done", 1) if did_happen else ("retry", None)
+            resolve(self.plain, task_id, title, *verdict, clock=self.clock)
         except RefusedError:
             # Its late result came first.
             return

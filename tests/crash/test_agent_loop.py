@@ -12,12 +12,12 @@ import pytest
 
 from agent.store.db.database import Database
 from agent.tasks.errors import RefusedError
-from agent.tasks.operator.operator import Operator
 from agent.tasks.worker import failures
 from agent.workflows.graph import Graph, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
 from tests.crash.story import Story
+from tests.support.approvals import resolve
 from tests.support.effort import short_or_full
 from tests.support.engine import Engine, HandClock, graph
 
@@ -61,7 +61,7 @@ class LoopStory(Story):
         n = json.loads(request)["arguments"]["n"]
         verdict = ("done", f"did {n}") if acted[(task_id, n)] else ("retry", None)
         try:
-            Operator(self.plain, self.clock).resolve(task_id, title, *verdict)
+            resolve(self.plain, task_id, title, *verdict, clock=self.clock)
         except RefusedError:
             # Its late result came first.
             return

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from agent.approvals.answering import Verdict
+from agent.core.plain_json import Json
 from agent.steps.attempt.services import Limits
 from agent.tasks.errors import RefusedError
-from agent.tasks.operator.operator import Operator
 from agent.tasks.worker import failures
 from agent.tasks.worker.worker import Worker
 from agent.workflows.graph import OnUnknown, Step
 from tests.crash.faults import Way
 from tests.crash.shapes import AT_ONCE, Shape
 from tests.crash.story import SETTINGS, Story
+from tests.support.approvals import resolve
 from tests.support.imap_server import ImapServer, imap_server
 from tests.support.mail_steps import LOOPBACK, imap_of, sent_ids
 from tests.support.smtp_server import PASSWORD, Received, SmtpServer, account, smtp_server
@@ -125,9 +127,8 @@ class MailStory(Story):
     def _answer(self, task_id: str, title: str, call_id: str) -> None:
         self.questions += 1
         try:
-            Operator(self.plain, self.clock).resolve(
-                task_id, title, "done" if self.arrived else "retry", 1
-            )
+            verdict: tuple[Verdict, Json] = ("done", 1) if self.arrived else ("retry", None)
+            resolve(self.plain, task_id, title, *verdict, clock=self.clock)
         except RefusedError:
             # Its late result came first.
             return

@@ -1448,4 +1448,18 @@ MUTANTS: Final = (
         "    except Exception:\n        return None\n",
         "    except Exception:\n        return []\n",
     ),
+    Mutant(
+        "the question's own list of people is not checked",
+        "somebody answers whom the question does not allow to",
+        "agent/approvals/answering.py",
+        'check_answer(principal, json.loads(row.who or "[]"))',
+        "check_answer(principal, ())",
+    ),
+    Mutant(
+        "parked work is resumed with the scope to operate",
+        "who may only operate answers a question to a person",
+        "agent/server/routes/work_queues.py",
+        'scope="approve"',
+        'scope="operate"',
+    ),
 )

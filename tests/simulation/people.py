@@ -168,7 +168,10 @@ class People:
                 id=approval_id,
             )
         step = name if item < 0 else f"{name}[{item}]"
-        return self.operator(database).resolve(task_id, step, verdict).message
+        clock, ann = self._machine.clock, terminal_user("ann")
+        return answering.resolve(
+            database, task_id, step, verdict, principal=ann, clock=clock
+        ).message
 
     def _say(
         self, database: Database, question: tuple[Any, ...], word: Any, value: Any = None

@@ -2,11 +2,14 @@
 
 from typing import Any
 
-from agent.approvals import approval_documents
-from agent.approvals.answering import Answered, AnswerVerb, answer
-from agent.approvals.permission import ALL_SCOPES, Principal
+from agent.approvals import answering, approval_documents
+from agent.approvals.answering import Answered, AnswerVerb, Verdict, answer
+from agent.approvals.permission import ALL_SCOPES, Principal, terminal_user
+from agent.core.clock import Clock
 from agent.steps.attempt import prepare
-from agent.steps.types.outcome import Waiting
+from agent.steps.types.outcome import Json, Waiting
+from agent.store.db.database import Database
+from agent.tasks.operator.operator import CommandResult
 from agent.workflows.graph import Graph, Step
 from tests.support.engine import NOW, Engine, Hand, Reader, eventually, graph, other, step
 from tests.support.step_functions import Gate
@@ -31,6 +34,22 @@ def gated(name: str, counted: str, /, after: tuple[str, ...] = (), **asking: Any
 def asks(name: str, kind: str = "approval", /, **config: Any) -> Step:
     """Return a step that asks by itself."""
     return other(name, kind, config={"message": MESSAGE, **config})
+
+
+def resolve(
+    database: Database,
+    task_id: str,
+    step_name: str,
+    verdict: Verdict,
+    output: Json = None,
+    *,
+    by: str = "the operator",
+    clock: Clock | None = None,
+) -> CommandResult:
+    """Say what became of a step's unknown effect, as a person at a terminal."""
+    return answering.resolve(
+        database, task_id, step_name, verdict, output, principal=terminal_user(by), clock=clock
+    )
 
 
 def pending(reader: Reader, task_id: str | None = None) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from agent.tasks.rules import row_writer
 from agent.tasks.rules.creation import blank_step
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
+from tests.support.approvals import resolve
 from tests.support.engine import Hand, graph, other, step
 from tests.support.interventions import intend
 
@@ -52,9 +53,9 @@ def arrange(hand: Hand, status: TaskStatus) -> str:
     elif status == TaskStatus.CANCELED:
         hand.operator.cancel(task_id)
     elif status == TaskStatus.FAILED:
-        hand.operator.resolve(task_id, "pay", "fail")
+        resolve(hand.database, task_id, "pay", "fail")
     elif status == TaskStatus.SUCCEEDED:
-        hand.operator.resolve(task_id, "pay", "done")
+        resolve(hand.database, task_id, "pay", "done")
         hand.operator.signal(task_id, "go")
         hand.commit()
         hand.settle({"pay": Succeeded(), "hear": Succeeded()}, task_id)

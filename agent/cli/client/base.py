@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from agent.approvals.answering import AnswerVerb
+    from agent.approvals.answering import AnswerVerb, Verdict
     from agent.store.read.task_list import TaskFilter
-    from agent.tasks.operator.operator import CommandResult, Verdict
+    from agent.tasks.operator.operator import CommandResult
     from agent.tasks.operator.state_commands import StateResult
     from agent.triggers.commands.command_plan import TriggerResult
     from agent.triggers.commands.command_request import TriggerRequest

@@ -13,12 +13,13 @@ from agent.core.lazy_module import lazy
 from agent.core.logs import audit
 
 if TYPE_CHECKING:
+    from agent.approvals.answering import Verdict
     from agent.cli import private_files
     from agent.config.settings import Settings
     from agent.store.db.database import Connection, Database
     from agent.store.read.task_list import TaskFilter
     from agent.tasks.operator import operator
-    from agent.tasks.operator.operator import CommandResult, Operator, Verdict
+    from agent.tasks.operator.operator import CommandResult, Operator
     from agent.tasks.read_models import (
         spending,
         task_documents,
@@ -183,8 +184,17 @@ class LocalTasks:
                 raise
 
     def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "CommandResult":
+        from agent.approvals import answering, permission
+
         with self._audited("resolve", task=task_id, step=step, verdict=verdict):
-            return self._operator.resolve(task_id, step, verdict, output, by=invocation.user())
+            return answering.resolve(
+                self._database,
+                task_id,
+                step,
+                verdict,
+                output,
+                principal=permission.terminal_user(invocation.user()),
+            )
 
     def signal(self, task_id: str, name: str, payload: Any) -> "CommandResult":
         with self._audited("signal", task=task_id, name=name):

@@ -10,11 +10,12 @@ from agent.cli.client.transport import Transport
 from agent.cli.errors import CommandError
 from agent.core.clock import to_iso
 from agent.core.ids import new_id
-from agent.tasks.operator.operator import CommandResult, Verdict
+from agent.tasks.operator.operator import CommandResult
 from agent.tasks.read_models import task_documents
 from agent.workflows.graph import Graph
 
 if TYPE_CHECKING:
+    from agent.approvals.answering import Verdict
     from agent.config.settings import Settings
     from agent.store.read.task_list import TaskFilter
 
@@ -158,7 +159,7 @@ class RemoteTasks:
         body = {"from_step": from_step, "input": edited or {}, "latest": is_latest}
         return self._command(f"tasks/{task_id}/fork", body, key=new_id())
 
-    def resolve(self, task_id: str, step: str, verdict: Verdict, output: Any) -> CommandResult:
+    def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> CommandResult:
         body = {"verdict": verdict, "output": output}
         return self._command(f"tasks/{task_id}/steps/{quoted(step)}/resolve", body)
 

@@ -15,8 +15,9 @@ from agent.cli.options import (
 from agent.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
+    from agent.approvals.answering import Verdict
     from agent.cli.client.base import AgentClient
-    from agent.tasks.operator.operator import CommandResult, Verdict
+    from agent.tasks.operator.operator import CommandResult
 
 StepArgument = Annotated[str, Argument(metavar="STEP", help="The step's name.")]
 

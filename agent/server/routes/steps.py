@@ -6,6 +6,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.approvals import answering
 from agent.server.context import caller, context_of
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
@@ -153,10 +154,12 @@ async def resolve(
     request: Request, task_id: TaskId, name: StepName, body: ResolveRequest
 ) -> Response:
     """Resolve a step whose effect has an unknown result: it happened, it did not, or give up."""
-    context, by = context_of(request), caller(request).name
+    context, principal = context_of(request), caller(request).principal
     return command_response(
         await context.command_pool.run(
-            lambda: context.operator.resolve(task_id, name, body.verdict, body.output, by)
+            lambda: answering.resolve(
+                context.database, task_id, name, body.verdict, body.output, principal=principal
+            )
         )
     )
 

@@ -6,6 +6,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.approvals import answering
 from agent.core.local_zone import machine_zone
 from agent.core.scopes import QUEUE_PATTERN
 from agent.server.context import caller, context_of
@@ -111,20 +112,24 @@ async def expire_leases(request: Request) -> Response:
 @routes.route(
     "POST",
     "/work/items/{work_id}/resume",
-    scope="operate",
+    scope="approve",
     returns=WorkCommand,
-    refuses={404: "No such work", 409: "It does not wait for a person"},
+    refuses={
+        403: "The token's scopes, or the question's own list of people, do not allow it",
+        404: "No such work",
+        409: "It does not wait for a person",
+    },
     summary="Resume parked work",
 )
 async def resume_work(
     request: Request, work_id: WorkId, body: ResumeWorkRequest | None = None
 ) -> Response:
-    """Put work back into its queue whose worker asked a person, without that answer."""
+    """Answer the question of a worker, and put its work back into its queue."""
     context, body = context_of(request), body or ResumeWorkRequest()
-    by = f"{caller(request).channel}:{caller(request).name}"
+    principal = caller(request).principal
     result = await context.command_pool.run(
-        lambda: work_commands.resume_work(
-            context.operator, context.database, work_id, body.value, body.reason, by
+        lambda: answering.resume_work(
+            context.database, work_id, body.value, body.reason, principal=principal
         )
     )
     return answer(_document(result))

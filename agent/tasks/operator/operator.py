@@ -6,7 +6,7 @@ level by level. Each commit notifies running daemons, which stop or pause the at
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from agent.core.clock import Clock
 from agent.core.lazy_module import lazy
@@ -25,7 +25,6 @@ from agent.tasks.state import pauses, transitions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.state.locked_task import FamilyPause, LockedTask
 from agent.tasks.state.pauses import NO_PAUSE, Pause, PauseKind
-from agent.tasks.state.rows import StepRow
 
 if TYPE_CHECKING:
     from agent.store.engine import lineage
@@ -46,8 +45,6 @@ else:
     retry_fork = lazy("agent.tasks.rules.retries.retry_fork")
     settlement = lazy("agent.tasks.rules.settlement")
     trigger_update = lazy("agent.tasks.rules.firings.trigger_update")
-
-Verdict = Literal["done", "retry", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,35 +208,6 @@ class Operator:
             message += f"; answered under another {other}, asked again: {', '.join(asked_again)}"
         return CommandResult(True, message, new.task.id)
 
-    def resolve(
-        self,
-        task_id: str,
-        step_name: str,
-        verdict: Verdict,
-        output: Json = None,
-        by: str = "the operator",
-    ) -> CommandResult:
-        """Resolve an effect whose result is unknown: the verdict decides the open question."""
-        from agent.core.state_machine import ApprovalStatus
-        from agent.core.waits import UnknownCall
-        from agent.store.engine import approval_rows as store
-        from agent.tasks.operator.step_names import find_step
-        from agent.tasks.rules import approvals
-
-        with self.changing(task_id) as (tx, locked):
-            state_table.check("resolve", locked.task.status)
-            step = find_step(tx, locked, step_name)
-            on = step.wait
-            question_id = on.approval_id if isinstance(on, UnknownCall) else None
-            row = None if question_id is None else store.find(tx, question_id)
-            if step.status != StepStatus.WAITING or row is None:
-                raise RefusedError(_nothing_to_resolve(step_name, step))
-            value = {"verdict": verdict, "output": output}
-            decision = approvals.Decision(ApprovalStatus.ANSWERED, by, "terminal", value=value)
-            approvals.decide(tx, locked, step, row, decision)
-        words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
-        return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
-
     def signal(self, task_id: str, name: str, payload: Json = None) -> CommandResult:
         """Send a named signal with a value, to the step that waits for it or to the first that will."""
         from agent.core.ids import new_id
@@ -383,10 +351,3 @@ def _postpone(locked: LockedTask, not_before: int | None, reason: str | None) ->
             step.wake_at = max(step.wake_at, not_before)
     data: dict[str, Json] = {"not_before": not_before, "reason": reason}
     locked.emit("task.requeued", None, data)
-
-
-def _nothing_to_resolve(name: str, step: StepRow) -> str:
-    """Return why a step has no unknown effect to resolve."""
-    if step.is_group:
-        return f"step {name!r} is a group: resolve one of its items, as in '{name}[0]'"
-    return f"step {name!r} has no unknown effect to resolve (it is {step.status})"

@@ -195,7 +195,7 @@ def test_effects_and_state(running: Running, client: httpx.Client, worker: httpx
 def test_questions_park_the_work(
     running: Running, client: httpx.Client, worker: httpx.Client
 ) -> None:
-    """A person's answer, or `resume`, brings the work back; the next claim has the answer."""
+    """A person's answer, also by `resume`, brings the work back; the next claim has the answer."""
     task = start(client, "plain-ask")
     work = claim(worker, "ask")
     asked = call(worker, work, "ask", question="which?", choices=["a", "b"], checkpoint={"n": 1})
@@ -212,7 +212,7 @@ def test_questions_park_the_work(
     assert resumed.status_code == 200, resumed.text
     assert client.post(f"/api/v1/work/items/{work['id']}/resume").status_code == 409
     work = claim(worker, "ask")
-    assert (work["answer"]["status"], work["answer"]["value"]) == ("resumed", "try again")
+    assert (work["answer"]["status"], work["answer"]["value"]) == ("answered", "try again")
     assert client.get("/api/v1/approvals", params={"task": task}).json()["approvals"] == []
     call(worker, work, "complete")
     running.wait_for_task(client, task, "succeeded")

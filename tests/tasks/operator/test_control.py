@@ -11,6 +11,7 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import Fanout
+from tests.support.approvals import resolve
 from tests.support.engine import FAILURE, Engine, Hand, eventually, graph, other, settle_of, step
 from tests.support.interventions import intend
 from tests.support.statements import record_statements
@@ -198,8 +199,8 @@ def test_an_unknown_effect_of_an_item_names_the_item(hand: Hand) -> None:
     questions = hand.rows("SELECT message FROM approvals")
     assert sum("of step pay[1] started" in question for (question,) in questions) == 1
     with pytest.raises(RefusedError, match=r"resolve one of its items, as in 'pay\[0\]'"):
-        hand.operator.resolve(task_id, "pay", "done")
-    assert hand.operator.resolve(task_id, "pay[1]", "done").is_changed
+        resolve(hand.database, task_id, "pay", "done")
+    assert resolve(hand.database, task_id, "pay[1]", "done").is_changed
 
 
 def test_the_doctors_limited_lists_are_ordered(hand: Hand) -> None:

@@ -10,20 +10,21 @@ from agent.core.waits import Signal
 from agent.steps.types.outcome import Waiting
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import budget_pause
-from agent.tasks.operator.operator import CommandResult, Operator
+from agent.tasks.operator.operator import CommandResult
 from agent.tasks.operator.state_table import COMMANDS
+from tests.support.approvals import resolve
 from tests.support.engine import Hand, graph, other, step
 from tests.support.task_states import arrange
 
-RUN: dict[str, Callable[[Operator, str], CommandResult]] = {
-    "pause": lambda operator, task_id: operator.pause(task_id, "lunch"),
-    "resume": lambda operator, task_id: operator.resume(task_id),
-    "cancel": lambda operator, task_id: operator.cancel(task_id, "no longer wanted"),
-    "retry": lambda operator, task_id: operator.retry(task_id),
-    "fork": lambda operator, task_id: operator.fork(task_id, "pay"),
-    "resolve": lambda operator, task_id: operator.resolve(task_id, "pay", "done", {"paid": 1}),
-    "budget": lambda operator, task_id: budget_pause.raise_budget(operator, task_id, tokens=10**9),
-    "signal": lambda operator, task_id: operator.signal(task_id, "go", {"now": True}),
+RUN: dict[str, Callable[[Hand, str], CommandResult]] = {
+    "pause": lambda hand, task_id: hand.operator.pause(task_id, "lunch"),
+    "resume": lambda hand, task_id: hand.operator.resume(task_id),
+    "cancel": lambda hand, task_id: hand.operator.cancel(task_id, "no longer wanted"),
+    "retry": lambda hand, task_id: hand.operator.retry(task_id),
+    "fork": lambda hand, task_id: hand.operator.fork(task_id, "pay"),
+    "resolve": lambda hand, task_id: resolve(hand.database, task_id, "pay", "done", {"paid": 1}),
+    "budget": lambda hand, task_id: budget_pause.raise_budget(hand.operator, task_id, tokens=10**9),
+    "signal": lambda hand, task_id: hand.operator.signal(task_id, "go", {"now": True}),
 }
 STATUS_AFTER = {"pause": "paused", "resume": "running", "cancel": "canceled"}
 
@@ -37,14 +38,14 @@ def test_every_cell(hand: Hand, command: str) -> None:
         before = hand.everything()
         if cell.effect == "refuse":
             with pytest.raises(RefusedError, match=cell.message):
-                RUN[command](hand.operator, task_id)
+                RUN[command](hand, task_id)
             assert hand.everything() == before, f"{command} on {status} changed something"
         elif cell.effect == "same":
-            answer = RUN[command](hand.operator, task_id)
+            answer = RUN[command](hand, task_id)
             assert answer == CommandResult(False, cell.message, task_id)
             assert hand.everything() == before, f"{command} on {status} changed something"
         else:
-            answer = RUN[command](hand.operator, task_id)
+            answer = RUN[command](hand, task_id)
             assert answer.is_changed, f"{command} on {status}"
             assert_done(hand, command, status, task_id, answer)
 
@@ -54,7 +55,7 @@ def assert_done(hand: Hand, command: str, status: str, task_id: str, answer: Com
     if command in STATUS_AFTER:
         assert hand.status(task_id) == STATUS_AFTER[command]
         assert answer.task_id == task_id
-        again = RUN[command](hand.operator, task_id)
+        again = RUN[command](hand, task_id)
         assert not again.is_changed and "already" in again.message
     elif command in ("retry", "fork"):
         assert answer.task_id != task_id and answer.task_id in answer.message
@@ -92,14 +93,14 @@ def test_commands_on_missing_tasks_and_steps_are_refused(hand: Hand) -> None:
     before = hand.everything()
     for run in RUN.values():
         with pytest.raises(NotFoundError, match="no task"):
-            run(hand.operator, ids.new_id())
+            run(hand, ids.new_id())
     for name in ("nope", "pay[0]", "pay[x]"):
         with pytest.raises(NotFoundError, match="no step"):
-            hand.operator.resolve(task_id, name, "done")
+            resolve(hand.database, task_id, name, "done")
     with pytest.raises(NotFoundError, match="no step"):
         hand.operator.fork(task_id, "nope")
     with pytest.raises(RefusedError, match="no unknown effect"):
-        hand.operator.resolve(task_id, "hear", "done")
+        resolve(hand.database, task_id, "hear", "done")
     assert hand.everything() == before
 
 

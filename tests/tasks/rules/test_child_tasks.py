@@ -15,6 +15,7 @@ from agent.tasks.read_models import person_waits, task_list
 from agent.tasks.rescue import peer_takeover
 from agent.tasks.rules.child_tasks import ChildEnd
 from agent.workflows.graph import Fanout, Graph
+from tests.support.approvals import resolve
 from tests.support.child_tasks import child_of, gated_child, parent, register
 from tests.support.engine import Engine, Hand, Reader, eventually, graph, other, step
 from tests.support.interventions import intend
@@ -279,7 +280,7 @@ def test_a_command_that_fails_a_task_cancels_its_children(hand: Hand) -> None:
     call_id = intend(hand, hand.claimed("pay"))
     asked = Waiting(ChildRequest("child", {}))
     hand.settle({"run": asked, "pay": Waiting(UnknownCall(call_id))})
-    hand.operator.resolve(task_id, "pay", "fail")
+    resolve(hand.database, task_id, "pay", "fail")
     assert hand.status(task_id) == "failed"
     assert hand.status(child_of(hand, task_id)) == "canceled"
 

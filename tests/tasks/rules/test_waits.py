@@ -10,6 +10,7 @@ from agent.steps.types.outcome import Retry, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import RetryPolicy
+from tests.support.approvals import resolve
 from tests.support.engine import (
     ERROR,
     RETRY,
@@ -177,13 +178,13 @@ def test_a_person_resolves_an_unknown_effect(engine: Engine, verdict: str) -> No
         "emitted once, however often it is met"
     )
     if verdict == "done":
-        answer = engine.operator.resolve(task_id, "pay", "done", {"paid": True})
+        answer = resolve(engine.database, task_id, "pay", "done", {"paid": True})
         assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"paid": True}}
     elif verdict == "retry":
-        answer = engine.operator.resolve(task_id, "pay", "retry")
+        answer = resolve(engine.database, task_id, "pay", "retry")
         assert engine.wait(task_id, "succeeded")["output"] == {"pay": {"acts": 2}}
     else:
-        answer = engine.operator.resolve(task_id, "pay", "fail")
+        answer = resolve(engine.database, task_id, "pay", "fail")
         done = engine.wait(task_id, "failed")
         assert done["error"]["code"] == "outcome_unknown"
     assert answer.is_changed

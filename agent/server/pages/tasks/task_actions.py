@@ -6,6 +6,8 @@ from typing import Final, get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.approvals import answering
+from agent.approvals.answering import Verdict
 from agent.server.context import caller, context_of
 from agent.server.pages.forms.form_values import json_field
 from agent.server.pages.framework import rendering
@@ -13,7 +15,7 @@ from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form
 from agent.server.pages.tasks.task_page import task_page
 from agent.server.problems import Problem
-from agent.tasks.operator.operator import CommandResult, Operator, Verdict
+from agent.tasks.operator.operator import CommandResult, Operator
 
 pages = PageRegistry("task-actions")
 
@@ -72,14 +74,14 @@ _add("signal", _signal)
 async def resolve(request: Request, form: Form) -> Response:
     """Resolve an effect whose result is unknown, by a person's verdict."""
     task_id, name = request.path_params["task_id"], request.path_params["name"]
-    by = caller(request).name
+    database, principal = context_of(request).database, caller(request).principal
 
-    def decide(operator: Operator) -> CommandResult:
+    def decide(_: Operator) -> CommandResult:
         verdict = _VERDICTS.get(form.get("verdict", ""))
         if verdict is None:
             raise Problem(422, "invalid", "say whether it happened: done, retry or fail")
         output = json_field(form, "output", "the output")
-        return operator.resolve(task_id, name, verdict, output, by)
+        return answering.resolve(database, task_id, name, verdict, output, principal=principal)
 
     return await _give(request, form, decide)
 

@@ -12,6 +12,7 @@ from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.compile.inputs import InputError
 from agent.workflows.graph import Fanout
+from tests.support.approvals import resolve
 from tests.support.engine import ERROR, FAILURE, Engine, Hand, graph, most_at_once, other, step
 from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
@@ -146,7 +147,7 @@ def test_a_retry_inherits_unknown_calls(hand: Hand) -> None:
     (call,) = hand.claimed("pay", second).calls
     assert (call.status, call.number, call.on_unknown) == ("unknown", 1, "ask")
     hand.settle({"pay": Waiting(UnknownCall(call.call_id))})
-    hand.operator.resolve(second, "pay", "done", {"paid": True})
+    resolve(hand.database, second, "pay", "done", {"paid": True})
     hand.commit()
     assert [known.response for known in hand.claimed("pay", second).calls] == [{"paid": True}]
     hand.succeed("pay")
