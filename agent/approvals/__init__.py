@@ -11,6 +11,6 @@
   row is pending, so a restart has nothing to restore.
 - `approval_documents`: **shows** an approval as one document for every surface.
 
-Entry points: `answering.answer` (by which `resolve` and `resume_work` decide, too), `answering.defer`, `expiry.check_due`. It may import `agent.tasks`
+Entry points: `answering.answer`, `resolve`, `resume_work`, `defer`, and `expiry.check_due`. It may import `agent.tasks`
 and below; the server, the channels and the command line import it.
 """

@@ -24,7 +24,7 @@ steps:
     approval: {message: Really?, who: WHO}
 """
 SCOPES: Final = ("read", "operate", "work:*", "approve", "admin")
-WHO: Final = ([], ["api"], ["terminal"], ["api:admin"], ["mcp"])
+WHO: Final[tuple[list[str], ...]] = ([], ["api"], ["terminal"], ["api:admin"], ["mcp"])
 WAYS: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
     "answer": ("/approvals/{asked}/answer", {"value": "a"}),
     "deny": ("/approvals/{asked}/deny", None),
