@@ -1450,7 +1450,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the question's own list of people is not checked",
-        "somebody answers whom the question does not allow to",
+        "a person answers a question that is not for that person",
         "agent/approvals/answering.py",
         'check_answer(principal, json.loads(row.who or "[]"))',
         "check_answer(principal, ())",

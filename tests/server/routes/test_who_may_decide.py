@@ -104,7 +104,7 @@ def test_only_who_may_answer_lets_a_step_go_on(
 def test_work_goes_on_without_an_answer_where_the_question_takes_any_text(
     running: Running, clients: dict[str, httpx.Client]
 ) -> None:
-    """The question is withdrawn, and the worker sees that nobody answered."""
+    """The question is withdrawn, and the worker sees that no person answered."""
     ids = _asked(running, clients, [], None)
     address = f"/api/v1/work/items/{ids['work']}/resume"
     assert clients["operate"].post(address).status_code == 403
