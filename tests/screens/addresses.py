@@ -13,6 +13,7 @@ def addresses(sample: Sample) -> dict[str, str]:
         "question": f"/questions/{asked['id']}",
         "tasks": "/tasks",
         "tasks-failed": "/tasks?activity=failed",
+        "tasks-since": "/tasks?since=1h",
         "tasks-none": "/tasks?workflow=nothing",
         "bulk": f"/tasks/bulk?do=cancel&task={sample.tasks['index-photos']}"
         f"&task={sample.tasks['tidy-downloads']}",

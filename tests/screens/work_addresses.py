@@ -15,6 +15,7 @@ def work_addresses(sample: Sample) -> dict[str, str]:
         "task-paused": f"/tasks/{tasks['weekly-report']}",
         "task-running": f"/tasks/{tasks['index-photos']}",
         "step": f"/tasks/{tasks['triage']}/steps/read",
+        "log": f"/tasks/{tasks['triage']}/steps/read/log",
         "step-group": f"/tasks/{tasks['triage']}/steps/lines",
         "step-conversation": f"/tasks/{tasks['tidy-downloads']}/steps/move",
         "fork": f"/tasks/{tasks['pay-invoice']}/fork?from=pay",

@@ -261,10 +261,12 @@ def logs(
     after: int,
     limit: int,
     before: int | None = None,
+    search: str = "",
 ) -> list[tuple[Any, ...]]:
     """Return pieces of logs after a given one; with `before`, the newest that precede one.
 
-    Configurations are not among them. Each is (id, step, attempt, at, stream, text): a log may have hundreds of thousands of them.
+    With `search` only those that have this text, in any case. Configurations are not among them.
+    Each is (id, step, attempt, at, stream, text): a log may have hundreds of thousands of them.
     """
     conditions = ["l.task_id = :task_id", "l.id > :after", "l.stream <> 'config'"]
     params: dict[str, Any] = {"task_id": task_id, "after": after, "limit": limit}
@@ -283,6 +285,9 @@ def logs(
     if attempt is not None:
         conditions.append("l.attempt = :attempt")
         params["attempt"] = attempt
+    if search:
+        conditions.append(f"{connection.sql.position}(lower(l.text), lower(:search)) > 0")
+        params["search"] = search
     rows = connection.query(
         f"SELECT l.id, {_ITEM_NAME}, l.attempt, l.at, l.stream, l.text"
         " FROM step_logs AS l JOIN steps AS s ON s.id = l.step_id"

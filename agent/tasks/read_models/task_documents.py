@@ -256,10 +256,12 @@ def step_logs(
     after: int = 0,
     limit: int = 1000,
     before: int | None = None,
+    search: str = "",
 ) -> list[dict[str, Json]]:
     """Return pieces of a task's logs after the piece with a given id, oldest first.
 
-    With `before` they are the last ones before a piece, not the first ones after one.
+    With `before` they are the last ones before a piece, not the first ones after one; with `search`
+    those that have this text.
     """
     return [
         {
@@ -271,7 +273,7 @@ def step_logs(
             "text": text,
         }
         for piece_id, step_name, number, at, stream, text in views.logs(
-            connection, task_id, step, attempt, after, limit, before
+            connection, task_id, step, attempt, after, limit, before, search
         )
     ]
 

@@ -1,6 +1,8 @@
 """Every page in both themes: axe finds nothing serious, nothing overflows a phone, nothing is injected."""
 
+import re
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
+from agent.core.clock import to_iso
 from agent.server.pages.framework.assets import all_assets
+from agent.server.pages.framework.renderings import Renderings
 from agent.store.db.database import Database
 from agent.store.schema import migrate
 from tests.screens.addresses import addresses
 from tests.support.browser import DESKTOP, PHONE, sign_in, viewing
+from tests.support.recorded_triggers import StillClock
 from tests.support.sample_dashboard import NASTY, STEPS, fill, fill_nasty
 from tests.support.server import Running
 
@@ -124,3 +129,27 @@ def test_pages_are_small(filled: tuple[Running, dict[str, str]]) -> None:
             with client.stream("GET", path) as response:
                 sent = sum(len(piece) for piece in response.iter_raw())
             assert files + sent < 100_000, (name, files, sent)
+
+
+def test_a_page_that_changes_with_the_time_says_so(
+    filled: tuple[Running, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that looks different a day later, without an event, fetches itself now and then."""
+    running, pages = filled
+    context = running.server._context
+    assert context is not None
+    monkeypatch.setattr(Renderings, "_keep", lambda *_: None)
+    later = copy(running.database)
+    later.clock = StillClock(str(to_iso(running.database.clock.now())))
+    later.clock.skip(86_400)
+    frozen = set()
+    with running.client() as client:
+        client.cookies.set(running.server.cookie, sign_in(running))
+        for name, path in pages.items():
+            texts = []
+            for database in (running.database, later):
+                monkeypatch.setattr(context, "database", database)
+                texts.append(re.sub('name="form_key" value="[^"]*"', "", client.get(path).text))
+            if texts[0] != texts[1] and 'data-every=""' in texts[0]:
+                frozen.add(name)
+    assert not frozen

@@ -81,10 +81,15 @@
     const card = focused && focused.closest("[data-question]");
     const typed = card || [...document.querySelectorAll("[data-question]")].find(isTyped);
     document.title = next.title;
-    body.dataset.tasks = next.body.dataset.tasks;
+    for (const name of ["tasks", "every"]) {
+      if (body.dataset[name] === next.body.dataset[name]) continue;
+      body.dataset[name] = next.body.dataset[name];
+      close(); // The stream is asked for what the page shows now.
+    }
     for (const id of ["nav", "main"]) merge(document.getElementById(id), next.getElementById(id));
     if (typed && !typed.isConnected) tellDecision(typed.dataset.question, next);
     allTimes();
+    open();
   }
   function isTyped(card) {
     return [...card.querySelectorAll("input:not([type=hidden]), textarea")].some(

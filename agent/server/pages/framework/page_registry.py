@@ -45,13 +45,13 @@ class PageRegistry(RouteRegistry):
         *,
         scope: Scope = "read",
         version: Version = by_latest_event,
-        every_seconds: float | None = None,
+        every_seconds: int | None = None,
     ) -> Callable[[Read], Page]:
         """Register a page: the decorated function returns the template's data.
 
         `version` returns a value that changes with the data, by default with every event of any task.
-        `every_seconds` is for data that change without events: the page is then also read again
-        this often.
+        `every_seconds` is for data that change without events, as with the time: the page is then
+        also read again this often. Where this depends on the data, they have the key `every_seconds`.
         """
 
         def add(read: Read) -> Page:
@@ -91,7 +91,7 @@ class PageRegistry(RouteRegistry):
         return add
 
     def stream(self, path: str) -> Callable[[Function], Function]:
-        """Register a stream that the script reads."""
+        """Register what is sent bit by bit: a stream that the script reads, a file."""
         return self.route("GET", path, scope="read", include_in_schema=False)
 
     def open_route(self, path: str, method: Method = "GET") -> Callable[[Function], Function]:

@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.server.db_pool import DbPool
@@ -20,7 +20,8 @@ from agent.server.pages.framework.page_request import PageRequest
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows
-from agent.store.read import views
+from agent.store.read import overview, views
+from agent.tasks.errors import NotFoundError
 
 Version = Callable[[Connection, PageRequest], Hashable]
 Fill = Callable[[str, PageRequest, Mapping[str, Any]], str]
@@ -38,12 +39,21 @@ class Page:
     template: str
     read: Callable[[Connection, PageRequest], Mapping[str, Any]]
     version: Version
-    every_seconds: float | None
+    every_seconds: int | None
+    """How often data that change without events are read again; the data's own `every_seconds` says otherwise."""
 
 
 def by_latest_event(connection: Connection, _: PageRequest) -> Hashable:
     """Return a version that changes with every event of any task."""
     return views.latest_event(connection)
+
+
+def by_task(connection: Connection, request: PageRequest) -> Hashable:
+    """Return a version that changes with the task of the address, its children and its workflow."""
+    version = overview.version(connection, request.params["task_id"])
+    if version is None:
+        raise NotFoundError(f"there is no task {request.params['task_id']}")
+    return version
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,8 @@ class Rendering:
     version: Hashable
     cursor: LogPosition
     made_at: float
+    every_seconds: int | None
+    """How long it holds while its version stays: data may change without an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,7 @@ class Renderings:
         try:
             async with lock:
                 kept = self._kept.get(key)
-                if kept is not None and _is_new_enough(kept, page, notified_cursor):
+                if kept is not None and _is_new_enough(kept, notified_cursor):
                     return kept
                 rendering = await self._made(page, request, read_pool, fill, kept)
                 if not request.is_personal:
@@ -122,21 +134,25 @@ class Renderings:
             cursor = views.latest_event(connection)
             open_questions = approval_rows.count_pending(connection, 100)
             version = (page.version(connection, request), open_questions)
-            if kept is not None and kept.version == version and page.every_seconds is None:
+            if kept is not None and kept.version == version and kept.every_seconds is None:
                 return _Read(version, cursor, None)
-            data = page.read(connection, request)
-            return _Read(version, cursor, {**data, "open_questions": open_questions})
+            shown = {"every_seconds": page.every_seconds, "open_questions": open_questions}
+            return _Read(version, cursor, {**shown, **page.read(connection, request)})
 
         found = await read_pool.read(read)
         if found.data is None:
             assert kept is not None
-            return Rendering(kept.text, kept.digest, found.version, found.cursor, time.monotonic())
+            return replace(
+                kept, version=found.version, cursor=found.cursor, made_at=time.monotonic()
+            )
         data = found.data
         # Outside of the snapshot, which must be short.
         text = await read_pool.run(lambda: fill(page.template, request, data))
         self.made += 1
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-        return Rendering(text, digest, found.version, found.cursor, time.monotonic())
+        return Rendering(
+            text, digest, found.version, found.cursor, time.monotonic(), data["every_seconds"]
+        )
 
     def _keep(self, key: Hashable, rendering: Rendering) -> None:
         replaced = self._kept.pop(key, None)
@@ -147,8 +163,8 @@ class Renderings:
             self._bytes -= len(dropped.text)
 
 
-def _is_new_enough(kept: Rendering, page: Page, notified_cursor: LogPosition | None) -> bool:
+def _is_new_enough(kept: Rendering, notified_cursor: LogPosition | None) -> bool:
     if notified_cursor is None or kept.cursor < notified_cursor:
         return False
     # Half the interval: two viewers receive one message at slightly different times.
-    return page.every_seconds is None or time.monotonic() - kept.made_at < page.every_seconds / 2
+    return kept.every_seconds is None or time.monotonic() - kept.made_at < kept.every_seconds / 2

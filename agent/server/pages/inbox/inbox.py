@@ -54,7 +54,6 @@ def inbox(connection: Connection, request: PageRequest) -> dict[str, Any]:
             (document, message_texts.decision(document))
             for document in approval_documents.recently_decided(connection, _RECENT)
         ],
-        "every_seconds": EVERY_SECONDS,
     }
 
 

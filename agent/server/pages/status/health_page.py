@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 pages = PageRegistry("health")
 
-EVERY_SECONDS: Final = 10.0
+EVERY_SECONDS: Final = 10
 _MOST_WORKERS: Final = 10
 _MOST_FINDINGS: Final = 50
 _LONG_TRANSACTION_SECONDS: Final = 300.0
@@ -71,7 +71,6 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
             for row in health.worker_rows(connection, _MOST_WORKERS)
         ],
         "database": _database(connection, context),
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 

@@ -20,7 +20,7 @@ from agent.tasks.read_models import work_documents
 
 pages = PageRegistry("queues")
 
-EVERY_SECONDS: Final = 10.0
+EVERY_SECONDS: Final = 10
 """Leases are extended without events."""
 _PAGE: Final = 50
 _MOST_LEASES: Final = 50
@@ -54,7 +54,6 @@ def queue_page(connection: Connection, request: PageRequest) -> dict[str, Any]:
         "letters": shown,
         "first": request.url(cursor=None) if "cursor" in request.query else None,
         "next": request.url(cursor=shown[-1]["id"]) if len(letters) > _PAGE else None,
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 

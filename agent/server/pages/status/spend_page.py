@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 pages = PageRegistry("spend")
 
-EVERY_SECONDS: Final = 30.0
+EVERY_SECONDS: Final = 30
 _PERIODS: Final = {"7": 7, "30": 30, "90": 90}
 _MOST_ROWS: Final = 20
 _MOST_PAUSED: Final = 20
@@ -58,7 +58,6 @@ def spend_page(connection: Connection, request: PageRequest) -> Document:
         "is_cut": is_cut,
         "most_calls": spend.MAX_CALLS,
         "paused": spend.paused_by_budget(connection, _MOST_PAUSED),
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 

@@ -31,6 +31,8 @@ ACTIVITIES: Final = {
     "canceled": "Canceled",
 }
 SINCE: Final = {"1h": "last hour", "1d": "last day", "7d": "last week", "30d": "last 30 days"}
+_SINCE_SECONDS: Final = 60
+"""How often a list of the latest time is read again: tasks leave it without events."""
 _PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
 _MAX_ERROR: Final = 200
 _COMMANDS: Final = ("cancel", "retry", "pause", "resume")
@@ -58,6 +60,7 @@ def task_list(connection: Connection, request: PageRequest) -> dict[str, Any]:
         "workflows": workflows,
         "next": request.url(cursor=page["next"]) if page["next"] else None,
         "first": request.url(cursor=None) if request.query.get("cursor") else None,
+        "every_seconds": _SINCE_SECONDS if request.query.get("since") else None,
     }
 
 

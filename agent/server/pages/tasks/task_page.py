@@ -1,21 +1,21 @@
 """The page of one task: its state, its waits, its history and its commands."""
 
-from collections.abc import Hashable
 from typing import Any, Final
 
 from agent.approvals import approval_documents
-from agent.core.clock import SECOND, to_iso
+from agent.core.clock import to_iso
 from agent.core.waits import Signal, Timer, asks_person, from_document
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
+from agent.server.pages.framework.renderings import by_task
 from agent.server.pages.inbox import budget_cards, question_cards
 from agent.server.pages.tasks import step_words
+from agent.server.pages.tasks.log_page import SHOWN, end_of
 from agent.server.pages.tasks.step_list import step_list
 from agent.server.pages.tasks.task_commands import offered_commands
 from agent.server.pages.tasks.task_drawings import task_graph, task_timeline
 from agent.store.db.database import Connection
 from agent.store.read import overview, step_views
-from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import (
     isolated_steps,
     person_waits,
@@ -28,21 +28,13 @@ Document = dict[str, Any]
 
 pages = PageRegistry("task")
 
-_REFRESH_SECONDS: Final = 10.0
-"""How often the page of a running task is drawn again: its bars grow."""
+_REFRESH_SECONDS: Final = 10
+"""How often the page of an open task is drawn again: its bars grow."""
 _LOG_LINES: Final = 60
 _EVENTS: Final = 6
 
 
-def _version(connection: Connection, request: PageRequest) -> Hashable:
-    version = overview.version(connection, request.params["task_id"])
-    if version is None:
-        raise NotFoundError(f"there is no task {request.params['task_id']}")
-    now = request.context.database.clock.now()
-    return (*version, now // int(_REFRESH_SECONDS * SECOND) if version[1] == "running" else None)
-
-
-@pages.page("/tasks/{task_id}", "task.html", version=_version)
+@pages.page("/tasks/{task_id}", "task.html", version=by_task)
 def task_page(connection: Connection, request: PageRequest) -> Document:
     """Return everything about a task, in bounded size."""
     task_id = request.params["task_id"]
@@ -70,7 +62,7 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         "commands": offered_commands(connection, task, request),
         "events": _events(connection, task_id),
         "live_tasks": [task_id, *(child["id"] for child in task["children"])],
-        "every_seconds": int(_REFRESH_SECONDS) if task["status"] == "running" else None,
+        "every_seconds": None if task["ended_at"] else _REFRESH_SECONDS,
     }
 
 
@@ -88,13 +80,13 @@ def _failed_step(task: Document) -> Document | None:
     return next(iter(own or failed), None)
 
 
-def _log(connection: Connection, task: Document, failed: Document | None) -> list[tuple[str, str]]:
-    """Return (stream, text) of the end of the failed step's last log."""
+def _log(connection: Connection, task: Document, failed: Document | None) -> list[Document]:
+    """Return the end of the failed step's last log."""
     if failed is None:
         return []
     pieces = step_views.step_log(connection, task["id"], failed["id"], _LOG_LINES)
     last = pieces[-1]["attempt"] if pieces else 0
-    return [(piece["stream"], piece["text"]) for piece in pieces if piece["attempt"] == last]
+    return end_of([piece for piece in pieces if piece["attempt"] == last], SHOWN)
 
 
 def _signals(task: Document) -> list[Document]:

@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 pages = PageRegistry("triggers")
 
-EVERY_SECONDS: Final = 20.0
+EVERY_SECONDS: Final = 20
 """Values that change without an event: the next instant, the last poll."""
 _PAGE: Final = 25
 _FIRINGS: Final = 30
@@ -68,7 +68,6 @@ def trigger_list(connection: Connection, request: PageRequest) -> Document:
         "is_filtered": bool(chosen or request.query.get("workflow")),
         "first": request.url(cursor=None) if "cursor" in request.query else None,
         "next": request.url(cursor=shown[-1]["id"]) if has_more else None,
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 
@@ -89,7 +88,6 @@ def trigger_page(connection: Connection, request: PageRequest) -> Document:
         "is_first_page": "cursor" not in request.query,
         "next": request.url(cursor=following) if following else None,
         "backfill": _dry_run(database, trigger_id, request.query),
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 

@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 pages = PageRegistry("workflows")
 
-EVERY_SECONDS: Final = 20.0
+EVERY_SECONDS: Final = 20
 """Files change without events."""
 _PAGE: Final = 50
 _MOST_VERSIONS: Final = 30
@@ -54,7 +54,6 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
         "search": search,
         "first": request.url(cursor=None) if cursor else None,
         "next": request.url(cursor=shown[-1]["name"]) if len(page) > _PAGE else None,
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 
@@ -110,7 +109,6 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
             workflow=name,
             most=_MOST_TRIGGERS,
         ),
-        "every_seconds": int(EVERY_SECONDS),
     }
 
 

@@ -14,13 +14,14 @@ from agent.store.db.database import Connection, Database
 class _Site:
     """A page whose data the test sets."""
 
-    def __init__(self, database: Database, every_seconds: float | None = None) -> None:
+    def __init__(self, database: Database, every_seconds: int | None = None) -> None:
         self.version = 1
+        self.every_seconds = every_seconds
         self.reads = 0
         self.is_personal = False
         self.renderings = Renderings()
         self._pool = DbPool(database, "pages", 2, 100)
-        self._page = Page("/page", "page.html", self._read, self._version, every_seconds)
+        self._page = Page("/page", "page.html", self._read, self._version, None)
 
     def _version(self, _connection: Connection, _request: PageRequest) -> int:
         return self.version
@@ -29,7 +30,7 @@ class _Site:
         self.reads += 1
         if self.is_personal:
             assert request.principal is None
-        return {"version": self.version}
+        return {"version": self.version, "every_seconds": self.every_seconds}
 
     def request(self, scopes: frozenset[Scope], query: str = "") -> PageRequest:
         items = (("q", query),)
@@ -116,6 +117,28 @@ def test_data_that_change_without_events_are_read_again(sqlite_database: Databas
         assert site.reads == 2
         await site.get(READER, notified=(0, 0))
         assert site.reads == 2
+
+    _run(site, story)
+
+
+def test_the_data_can_say_that_they_change_without_events(sqlite_database: Database) -> None:
+    """As while a step runs; they win over what the page says, and a message without news finds new data."""
+    site = _Site(sqlite_database)
+    site.every_seconds = 1
+
+    async def story() -> None:
+        await site.get(READER, notified=(0, 0))
+        await site.get(READER, notified=(0, 0))
+        assert site.reads == 1, "one rendering for a second"
+        site.every_seconds = 0
+        await site.get(READER)
+        await site.get(READER, notified=(0, 0))
+        assert site.reads == 3
+        site.every_seconds = None
+        await site.get(READER)
+        await site.get(READER)
+        await site.get(READER, notified=(0, 0))
+        assert site.reads == 4
 
     _run(site, story)
 
