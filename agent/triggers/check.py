@@ -54,6 +54,7 @@ def check_watcher(
         "status": row.status,
         "is_first": row.polls == 0,
         "would": _fates(poll, update, clock.now()),
+        "passed_over": poll.passed_over,
         "sample": None if sample is None else {"key": sample.key, "item": sample.data},
     }
 

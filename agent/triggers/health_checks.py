@@ -55,6 +55,8 @@ def _findings(row: TriggerRow, now: int, *, is_running: bool) -> Iterator[tuple[
         times = "1 poll" if row.failures == 1 else f"{row.failures} polls in a row"
         # The output of a program, such as git, has several lines.
         yield "warning", f"{row.id}: {times} failed: {' '.join((row.last_error or '').split())}"
+    elif row.last_error:
+        yield "warning", f"{row.id}: {row.last_error}"
     if row.alert == "silent":
         yield "warning", f"{row.id} has found nothing new since {_minute(row.last_item_at)}"
 

@@ -138,7 +138,7 @@ class WatchPlanner:
             "polls": row.polls + 1,
             "failures": 0,
             "last_ok_at": self._now,
-            "last_error": None,
+            "last_error": self._passed_over(poll),
             "skip_items": None,
             "next_at": self._now + int(soon * SECOND),
             "owner": None,
@@ -150,6 +150,19 @@ class WatchPlanner:
             values["last_item_at"] = self._now
         self._update.values = values
         self._note_alerts(values, has_items=has_items)
+
+    def _passed_over(self, poll: Poll) -> str | None:
+        """Return what the poll could not read; notify of it when it is something else than before."""
+        row = self._row
+        if poll.is_unchanged:
+            return row.last_error if row.failures == 0 else None
+        if poll.passed_over is None:
+            return None
+        text = f"it works, but passed over what it cannot read: {poll.passed_over}"
+        # While polls failed, what the last good one had passed over is not on record.
+        if text != row.last_error and (row.failures == 0 or row.polls == 0):
+            self._update.events.append(("watcher.failed", {"error": text, "is_partial": True}))
+        return text
 
     def _note_alerts(self, values: dict[str, Any], *, has_items: bool) -> None:
         """Notify of a watcher that is silent for too long, and of one that has recovered."""

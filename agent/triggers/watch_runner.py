@@ -266,5 +266,9 @@ def check_poll(poll: Poll) -> None:
 def _log(row: TriggerRow, update: TriggerUpdate, result: FireResult) -> None:
     if result.started:
         log.info("watcher.fired", trigger=row.id, tasks=sorted(set(result.started.values())))
-    elif "last_error" in update.values and update.values["last_error"] is not None:
-        log.warning("watcher.poll_failed", trigger=row.id, error=update.values["last_error"])
+        return
+    error = update.values.get("last_error")
+    if error is not None and update.values.get("failures"):
+        log.warning("watcher.poll_failed", trigger=row.id, error=error)
+    elif error is not None and error != row.last_error:
+        log.warning("watcher.passed_over", trigger=row.id, error=error)

@@ -38,6 +38,15 @@ def test_a_broken_file_is_one_line(still: Database) -> None:
     ]
 
 
+def test_what_a_watcher_passes_over_is_named(still: Database) -> None:
+    """A watcher that works may still not see everything."""
+    record_workflow(still, WORKFLOW)
+    row = trigger_row(still, "report:code")
+    values = {"last_error": "it works, but passed over what it cannot read: 1.ics"}
+    Operator(still, still.clock).fire(TriggerUpdate(row.id, row.version, values=values))
+    assert findings(still) == [("warning", f"report:code: {values['last_error']}")]
+
+
 def test_an_error_of_several_lines_is_one_line(still: Database) -> None:
     """Programs write more than one line to their standard error."""
     record_workflow(still, WORKFLOW)

@@ -113,6 +113,27 @@ def test_a_baseline_starts_nothing(watching: Watching) -> None:
     assert watching.items() == ["d"]
 
 
+def test_what_is_passed_over_is_reported_once(watching: Watching) -> None:
+    """The operator is notified when it changes; lists show it until everything can be read."""
+    watching.define()
+    bench = watching.bench
+    for second, bad in enumerate(("x", "x", "y", None)):
+        bench.at(second * 60)
+        watching.poll("a", passed_over=bad)
+        expected = bad and f"it works, but passed over what it cannot read: {bad}"
+        assert (bench.row.last_error, bench.row.failures) == (expected, 0)
+    assert bench.event_types().count("watcher.failed") == 2
+
+
+def test_what_is_passed_over_is_known_while_nothing_changes(watching: Watching) -> None:
+    """An answer that says that nothing has changed does not make a bad part good."""
+    watching.define()
+    watching.poll("a", passed_over="x")
+    watching.bench.at(60)
+    watching.poll(is_unchanged=True)
+    assert "x" in (watching.bench.row.last_error or "")
+
+
 def test_the_latest_of_the_first_poll(watching: Watching) -> None:
     """With `first: latest` the newest item starts, the others are seen."""
     watching.define(first="latest")

@@ -17,6 +17,8 @@ def text_of(event: str, data: dict[str, Json]) -> str:
     elif event == "schedule.paused":
         plural = "watchers" if data.get("kind") == "watch" else "schedules"
         text = f"✗ {name} is paused: {reason}. `agent {plural} resume {name}` resumes it"
+    elif event == "watcher.failed" and data.get("is_partial"):
+        text = f"! the watcher {name}: {reason}. `agent watchers show {name}` shows more"
     elif event == "watcher.failed":
         text = f"✗ the watcher {name} fails: {reason}. `agent watchers show {name}` shows more"
     elif event == "watcher.silent":

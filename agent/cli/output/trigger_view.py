@@ -142,6 +142,8 @@ def print_check(document: Document) -> None:
         f"{document['id']}: {document['found']} items, {document['known']} of them known;"
         f" {len(would)} new. Nothing was recorded."
     )
+    if document.get("passed_over"):
+        print_line(f"passed over what it cannot read: {document['passed_over']}", "yellow")
     if document["is_first"]:
         print_line("it would be the first poll: `first` decides what becomes of the items", "dim")
     if document["status"] == "paused":

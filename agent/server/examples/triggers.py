@@ -65,6 +65,7 @@ TRIGGER_CHECK: Final = {
             "item": {"title": "News", "link": "https://example.org/posts/21"},
         }
     ],
+    "passed_over": None,
     "sample": {
         "key": "https://example.org/posts/21",
         "item": {"title": "News", "link": "https://example.org/posts/21"},

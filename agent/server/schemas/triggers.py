@@ -65,7 +65,10 @@ class FiringDocument(ResponseDocument):
 
 
 class TriggerSummary(ResponseDocument):
-    """A schedule or a watcher; a watcher also has `source`, `polls`, `failures` and `last_error`."""
+    """A schedule or a watcher; a watcher also has `source`, `polls`, `failures` and `last_error`.
+
+    With `failures` 0, `last_error` is what the last good poll could not read.
+    """
 
     model_config = with_example(trigger_examples.TRIGGER_SUMMARY)
 
@@ -158,6 +161,7 @@ class TriggerCheck(ResponseDocument):
     )
     is_first: bool = Field(description="whether it would be the first poll")
     would: list[CheckedItem]
+    passed_over: str | None = Field(description="what the poll could not read")
     sample: SampleItem | None = Field(
         description="the newest item that the source has, known or not: what a template can use"
     )

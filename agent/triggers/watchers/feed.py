@@ -58,10 +58,11 @@ class FeedSource:
             raise http_poll.unreadable(self._keys["url"], fetched, error) from None
         items = [
             Item(http_poll.redact(one["key"]), http_poll.redact_value(one["data"]))
-            for one in parsed
+            for one in parsed["entries"]
         ]
         return Poll(
             items=items,
             cursor=new_cursor,
             new_baseline=http_poll.changed_definition(self._keys, cursor),
+            passed_over=parsed["passed_over"],
         )

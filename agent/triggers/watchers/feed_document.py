@@ -28,21 +28,23 @@ _MOST_ENCLOSURES: Final = 10
 _KEY_LENGTH: Final = 500
 _JSON_FEED: Final = re.compile(r"https?://(www\.)?jsonfeed\.org/version/")
 _END_OF_FEED: Final = re.compile(rb"</\s*([\w.-]+:)?(rss|feed|rdf|channel)\s*>", re.IGNORECASE)
+_ENTRY: Final = re.compile(rb"<([\w.-]+:)?(item|entry)[\s>]", re.IGNORECASE)
 _TAIL_BYTES: Final = 4096
 
 _Entry = dict[str, Any]
 
 
-def parse(body: bytes, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries, oldest first, each as its `key` and its `data`.
+def parse(body: bytes, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the `entries`, oldest first, each as its `key` and its `data`, and `passed_over`.
 
     `options`: `content_type`, `url` (what relative links are relative to) and `most_items`.
     """
     start = body[:1000].decode("utf-8-sig", "ignore").lstrip()
     if start.startswith("{"):
-        title, entries = _json_feed(body)
+        title, entries, passed_over = _json_feed(body)
     else:
         title, entries = _xml_feed(body, options)
+        passed_over = None
     if len(entries) > options["most_items"]:
         raise UnreadableError(
             f"the feed has {len(entries)} entries; a poll takes at most {options['most_items']}"
@@ -54,7 +56,7 @@ def parse(body: bytes, options: dict[str, Any]) -> list[dict[str, Any]]:
         items.pop(key, None)
         data = {**entry, "link": _absolute(entry["link"], options["url"]), "feed": title}
         items[key] = {"key": key, "data": data}
-    return list(items.values())
+    return {"entries": list(items.values()), "passed_over": passed_over}
 
 
 def _xml_feed(body: bytes, options: dict[str, Any]) -> tuple[str, list[_Entry]]:
@@ -75,6 +77,8 @@ def _xml_feed(body: bytes, options: dict[str, Any]) -> tuple[str, list[_Entry]]:
     if parsed.get("bozo") and not _END_OF_FEED.search(body[-_TAIL_BYTES:].replace(b"\0", b"")):
         # The library repairs what is malformed, but an entry that was cut would be recorded as it is.
         raise UnreadableError("the feed is malformed, and its end is missing")
+    if parsed.get("bozo") and not parsed["entries"] and _ENTRY.search(body):
+        raise UnreadableError(f"the feed is malformed: {parsed['bozo_exception']}")
     return _line(parsed["feed"].get("title")), [_xml_entry(entry) for entry in parsed["entries"]]
 
 
@@ -102,7 +106,8 @@ def _xml_entry(entry: Any) -> _Entry:
     }
 
 
-def _json_feed(body: bytes) -> tuple[str, list[_Entry]]:
+def _json_feed(body: bytes) -> tuple[str, list[_Entry], str | None]:
+    """Return the title, the entries, and what is none."""
     try:
         document = json.loads(body.decode("utf-8-sig"))
     except ValueError:
@@ -111,9 +116,12 @@ def _json_feed(body: bytes) -> tuple[str, list[_Entry]]:
     items = document.get("items")
     if not isinstance(version, str) or not _JSON_FEED.match(version):
         raise UnreadableError("is JSON, but not a JSON Feed")
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+    entries = [_json_entry(item) for item in _list(items) if isinstance(item, dict)]
+    if not isinstance(items, list) or (items and not entries):
         raise UnreadableError("the `items` of the JSON Feed are not a list of objects")
-    return _line(document.get("title")), [_json_entry(item) for item in items]
+    bad = len(items) - len(entries)
+    passed_over = f"{bad} of its `items`, which are not objects" if bad else None
+    return _line(document.get("title")), entries, passed_over
 
 
 def _json_entry(item: dict[str, Any]) -> _Entry:

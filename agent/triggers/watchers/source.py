@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one complete, successful poll found."""
+    """What one complete, successful poll found. Where nothing could be read, a poll fails instead."""
 
     items: list[Item] = field(default_factory=list)
     """Oldest first. Items that were seen before may be among them: the keys decide."""
@@ -48,6 +48,8 @@ class Poll:
     """Poll again this soon, if that is before `every`: a file is not quiet yet, an event starts."""
     is_unchanged: bool = False
     """The source shows what it showed last time, as a 304 says: the same items, not none."""
+    passed_over: str | None = None
+    """What could not be read, for a person; the same text as long as it is the same. Else None."""
     is_cursor_kept: bool = False
     """The cursor is the one that the poll was given: a large one need not be written again."""
 

@@ -18,7 +18,8 @@ OPTIONS = {"content_type": "application/xml", "url": "https://example.org/feed",
 def read(body: bytes | str, **options: Any) -> list[dict[str, Any]]:
     """Read a feed in this process."""
     data = body.encode() if isinstance(body, str) else body
-    return feed_document.parse(data, {**OPTIONS, **options})
+    entries: list[dict[str, Any]] = feed_document.parse(data, {**OPTIONS, **options})["entries"]
+    return entries
 
 
 def rss(*items: str, head: str = "") -> str:
@@ -247,6 +248,14 @@ def test_what_is_not_a_feed_is_a_problem(document: str) -> None:
     assert "problem" in parse("feed_document", document.encode(), OPTIONS)
 
 
+def test_one_bad_item_hides_no_other() -> None:
+    """What is no entry is counted and passed over."""
+    feed = {"version": "https://jsonfeed.org/version/1.1", "items": [{"id": "a"}, 1, None]}
+    found = feed_document.parse(json.dumps(feed).encode(), OPTIONS)
+    assert keys(found["entries"]) == ["a"]
+    assert found["passed_over"] == "2 of its `items`, which are not objects"
+
+
 def test_a_malformed_feed_is_repaired_but_one_without_its_end_is_refused() -> None:
     """Many feeds are not quite XML; a part of an entry must not be recorded as the entry."""
     whole = rss("<guid>1</guid><title>Fish & chips&nbsp;</title>")
@@ -324,6 +333,6 @@ def test_any_bytes_are_read_or_refused(body: bytes, content_type: str) -> None:
     answer = parse("feed_document", body, {**OPTIONS, "content_type": content_type})
     if "problem" in answer:
         return
-    for item in answer["value"]:
+    for item in answer["value"]["entries"]:
         assert 0 < len(item["key"]) <= 500
         encode(item, "item")

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-import structlog
-
 from agent.core.clock import SECOND
 from agent.core.ids import content_hash
 from agent.triggers.local_time import to_local
@@ -31,8 +29,6 @@ from agent.triggers.watchers.http_poll import redact_value, shown
 from agent.triggers.watchers.item_checks import bounded_key
 from agent.triggers.watchers.parser_process import parse_apart
 from agent.triggers.watchers.source import Item, Json, Poll, PollContext, SourceError, require
-
-log = structlog.get_logger(__name__)
 
 _ICS: Final = "ics"
 """Where a cursor keeps the address of a calendar: there is none, the address is a file's."""
@@ -69,12 +65,11 @@ class CalendarSource:
         versions: dict[str, str] | None = None
         if self._reads_versions:
             changes, versions = self._compare(parsed["events"], known.get("versions"))
+            if parsed["passed_over"] is not None:
+                # What cannot be read now is not deleted.
+                versions = {**(known.get("versions") or {}), **versions}
             # A kind that an edit of the definition adds begins with what is there.
             items += changes if not known or known["versions"] is not None else []
-        if parsed["unreadable"]:
-            log.warning(
-                "calendar.unreadable_events", calendar=shown(where), uids=parsed["unreadable"]
-            )
         new_cursor = {
             "definition": self._definition,
             "calendar": where,
@@ -86,6 +81,7 @@ class CalendarSource:
             new_cursor,
             new_baseline=reason,
             next_seconds=_seconds_until(parsed["next_us"], now_us),
+            passed_over=redact_value(parsed["passed_over"]),
         )
 
     def _check(self) -> None:

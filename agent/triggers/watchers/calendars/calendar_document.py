@@ -1,8 +1,10 @@
 """Reads events of a calendar: those that start, with every recurrence, and each event's version.
 
-Runs in the process of `parser_child`: a recurrence rule can have any number of occurrences. An event
-that cannot be read is left out and counted; the others are not affected. A calendar whose end is
-missing is refused as a whole.
+Runs in the process of `parser_child`: a recurrence rule can have any number of occurrences.
+
+Events come from invitations of strangers, so each component is parsed alone. What cannot be read is passed
+over and reported; the others are not affected. A calendar whose end is missing is refused as a whole, and so
+is one without any event that can be read, if something was passed over: it must not look like an empty one.
 """
 
 import hashlib
@@ -11,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from importlib import import_module
 from typing import Any, Final
@@ -51,30 +54,56 @@ _VERSION_FIELDS: Final = (
 """What a change of an event is: servers also change time stamps, and acknowledged alarms."""
 
 _RECURRENCE_FIELDS: Final = ("RRULE", "RDATE", "RECURRENCE-ID")
+_TIME_FIELDS: Final = frozenset({"DTSTART", "DTEND", "DURATION", "EXDATE", *_RECURRENCE_FIELDS})
+"""Where one of these cannot be read, the event would start at a wrong time."""
+_CALENDAR: Final = "VCALENDAR"
+_DEPTHS: Final = {
+    _CALENDAR: 0,
+    **dict.fromkeys(("VEVENT", "VTODO", "VJOURNAL", "VFREEBUSY", "VTIMEZONE"), 1),
+}
+"""Components that stand at one depth only: what is open there has no end."""
+_DEEPEST: Final = 10
+_MOST_NAMED: Final = 5
+"""How many of the parts that were passed over are named."""
 
 _controls: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_newline: Final = re.compile(r"\r?\n")
+_fold: Final = re.compile(r"(?:\r?\n)+[ \t]")
+_property: Final = re.compile(r"[^\s:;]+ *[:;]")
 _Component = Any
 
 
 def parse(body: bytes, options: dict[str, Any]) -> dict[str, Any]:
-    """Return `starting` (due events), `next_us` (when the next is due), `events` and `unreadable`.
+    """Return `starting` (due events), `next_us` (when the next is due), `events` and `passed_over`.
 
+    `passed_over` says what could not be read; None if everything was read.
     `options`: `format` (`ics`, or `multistatus` for the answer to a CalDAV query), `now_us`,
     `late_seconds` (how long ago an event that is due may have started), `before_seconds`, `timezone`, `kinds` and `most_items`.
     """
-    if options["format"] == "multistatus":
-        from agent.triggers.watchers.calendars.caldav_document import calendar_texts
-
-        texts = calendar_texts(body)
-    else:
-        texts = [body.decode("utf-8-sig", "replace")]
     reader = _Reader(options)
     with warnings.catch_warnings():
         # The libraries warn of what they repair.
         warnings.simplefilter("ignore")
-        for text in texts:
-            reader.read(text)
+        if options["format"] == "multistatus":
+            from agent.triggers.watchers.calendars.caldav_document import calendar_texts
+
+            for href, text, problem in calendar_texts(body):
+                reader.read_object(href, text, problem)
+        else:
+            reader.read(body.decode("utf-8-sig", "replace"))
     return reader.found()
+
+
+@dataclass(slots=True)
+class _Written:
+    """A component as it is written."""
+
+    name: str
+    lines: list[str] = field(default_factory=list)
+    """Its own, without those of components in it."""
+    parts: list["_Written"] = field(default_factory=list)
+    is_cut: bool = False
+    """Whether its end is missing, or that of a component in it."""
 
 
 class _Reader:
@@ -91,25 +120,32 @@ class _Reader:
         self._starting: dict[str, tuple[int, dict[str, Any]]] = {}
         self._events: dict[str, dict[str, Any]] = {}
         self._next_us: int | None = None
-        self._unreadable: set[str] = set()
+        self._read_count = 0
+        """Of events that recur or not, each with its changes."""
+        self._passed_over: set[str] = set()
 
     def read(self, text: str) -> None:
         """Read all calendars of one text."""
-        from icalendar import Calendar
-
-        if not re.search(r"END:VCALENDAR\s*\Z", text, re.IGNORECASE):
-            raise UnreadableError("is not a calendar, or its end is missing")
-        try:
-            calendars = Calendar.from_ical(text, multiple=True)
-        except (ValueError, IndexError, KeyError) as error:
-            raise UnreadableError(f"is not a calendar: {error}") from None
+        calendars = self._split(text)
+        if not calendars:
+            raise UnreadableError("is not a calendar")
         for calendar in calendars:
-            if calendar.name != "VCALENDAR":
-                raise UnreadableError(f"is not a calendar, but {calendar.name}")
             self._read_calendar(calendar)
+
+    def read_object(self, href: str, text: str, problem: str | None) -> None:
+        """Read the calendar of one object of a server; a bad one is passed over."""
+        try:
+            if problem is not None:
+                raise UnreadableError(problem)
+            self.read(text)
+        except UnreadableError as error:
+            self._pass_over(href, error)
 
     def found(self) -> dict[str, Any]:
         """Return what was read, due events in the order of their starts."""
+        passed_over = self._summary()
+        if passed_over is not None and self._read_count == 0:
+            raise UnreadableError(f"has no event that can be read: {passed_over}")
         starting = sorted(self._starting.items(), key=lambda pair: (pair[1][0], pair[0]))
         if len(starting) > self._most_items or len(self._events) > self._most_items:
             raise UnreadableError(f"has more events than {self._most_items}")
@@ -117,28 +153,106 @@ class _Reader:
             "starting": [{"key": key, "data": data} for key, (_, data) in starting],
             "next_us": self._next_us,
             "events": list(self._events.values()),
-            "unreadable": sorted(self._unreadable)[:20],
+            "passed_over": passed_over,
         }
 
-    def _read_calendar(self, calendar: _Component) -> None:
+    def _pass_over(self, what: str, reason: object) -> None:
+        self._passed_over.add(f"{_bounded(what, 200)} ({_bounded(reason, 200)})")
+
+    def _summary(self) -> str | None:
+        """Return what was passed over, in an order that is the same at every poll."""
+        named = sorted(self._passed_over)
+        more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        return "; ".join(named[:_MOST_NAMED]) + more if named else None
+
+    def _split(self, text: str) -> list[_Written]:
+        """Return the calendars of a text."""
+        calendars: list[_Written] = []
+        stack: list[_Written] = []
+        for line in filter(str.strip, _newline.split(_fold.sub("", text))):
+            word, _, name = (part.strip().upper() for part in line.partition(":"))
+            open_at = {part.name: depth for depth, part in enumerate(stack, 1)}
+            if word == "BEGIN" and name in _DEPTHS:
+                _cut_off(stack, _DEPTHS[name])
+            if word == "BEGIN" and (stack or name == _CALENDAR) and len(stack) < _DEEPEST:
+                stack.append(_Written(name))
+            elif word == "END" and name in open_at:
+                _cut_off(stack, open_at[name])
+                ended = stack.pop()
+                (stack[-1].parts if stack else calendars).append(ended)
+            elif stack and word not in ("BEGIN", "END") and _property.match(line):
+                stack[-1].lines.append(line)
+            elif stack or calendars:
+                self._pass_over(line, "no property of a calendar")
+        _cut_off(stack, 0)
+        return calendars
+
+    def _read_calendar(self, calendar: _Written) -> None:
+        zones, lost_zones = self._zones(calendar)
         series: dict[str, list[_Component]] = {}
-        for event in calendar.walk("VEVENT"):
-            series.setdefault(_uid(event), []).append(event)
+        for written in calendar.parts:
+            if written.name == "VEVENT" and (event := self._event(written, lost_zones)):
+                series.setdefault(_uid(event), []).append(event)
+        own_zone = _value(calendar, "X-WR-TIMEZONE")
         for uid, events in series.items():
             try:
                 if "starting" in self._kinds:
-                    self._read_starts(uid, calendar, events)
+                    self._read_starts(uid, _alone(own_zone, [*zones, *events]), events)
                 if "created" in self._kinds or "changed" in self._kinds:
                     self._read_version(uid, events)
-            except Exception:
-                # Events come from invitations of strangers: one must not hide the others.
-                self._unreadable.add(uid)
+            except Exception as error:
+                self._pass_over(uid, error)
+            else:
+                self._read_count += 1
+
+    def _zones(self, calendar: _Written) -> tuple[list[_Component], set[str]]:
+        """Return the time zones that a calendar describes, and the names of unknown ones."""
+        from icalendar import Timezone
+        from icalendar.timezone import tzp
+
+        zones: list[_Component] = []
+        lost: set[str] = set()
+        for written in calendar.parts:
+            if written.name != "VTIMEZONE":
+                continue
+            name = _value(written, "TZID") or ""
+            try:
+                if written.is_cut:
+                    raise UnreadableError("its end is missing")
+                zones.append(Timezone.from_ical(_text_of(written)))
+            except Exception as error:
+                self._pass_over(f"time zone {name}", error)
+                # Most zones have names that need no description.
+                if tzp.timezone(name) is None:
+                    lost.add(name)
+        return zones, lost
+
+    def _event(self, written: _Written, lost_zones: set[str]) -> _Component | None:
+        """Return an event without its alarms; None if it cannot be read."""
+        from icalendar import Event
+
+        try:
+            if written.is_cut:
+                raise UnreadableError("its end is missing")
+            event = Event.from_ical(_text_of(_Written(written.name, written.lines)))
+            for name, problem in event.errors:
+                if name in _TIME_FIELDS:
+                    raise UnreadableError(f"{name}: {problem}")
+            if "DTSTART" not in event:
+                raise UnreadableError("it has no DTSTART")
+            for value in (value for name in _TIME_FIELDS for value in _values(event, name)):
+                if (zone := getattr(value, "params", {}).get("TZID")) in lost_zones:
+                    raise UnreadableError(f"nothing describes its time zone {zone}")
+        except Exception as error:
+            self._pass_over(_value(written, "UID") or "an event without a UID", error)
+            return None
+        return event
 
     def _read_starts(self, uid: str, calendar: _Component, events: list[_Component]) -> None:
         # The library gives an event that does not recur its start as a recurrence; its key keeps
         # that, so that an event which begins to recur does not start twice.
         is_recurring = any(name in event for event in events for name in _RECURRENCE_FIELDS)
-        for occurrence in _occurrences(calendar, events, *self._span()):
+        for occurrence in _occurrences(calendar, *self._span()):
             if str(occurrence.get("STATUS", "")).upper() == "CANCELLED":
                 continue
             start_us = self._instant(occurrence["DTSTART"].dt)
@@ -205,28 +319,56 @@ def _in_utc(instant_us: int) -> str:
     return to_local(instant_us, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _occurrences(
-    calendar: _Component, events: list[_Component], start: datetime, stop: datetime
-) -> Iterator[_Component]:
-    """Yield the occurrences of one series, overrides and exceptions applied."""
+def _cut_off(stack: list[_Written], depth: int) -> None:
+    """End the components that are open from a depth on, although their ends are missing."""
+    while len(stack) > depth:
+        part = stack.pop()
+        if not stack:
+            raise UnreadableError("is not a calendar, or its end is missing")
+        part.is_cut = True
+        # Lines of the outer component may be among those of the inner one.
+        stack[-1].is_cut = len(stack) > 1
+        stack[-1].parts.append(part)
+
+
+def _text_of(written: _Written) -> str:
+    inner = (_text_of(part) for part in written.parts)
+    lines = (f"BEGIN:{written.name}", *written.lines, *inner, f"END:{written.name}")
+    return "\r\n".join(lines)
+
+
+def _value(written: _Written, name: str) -> str | None:
+    """Return the value of a property without parsing it."""
+    for line in written.lines:
+        key, _, value = line.partition(":")
+        if key.partition(";")[0].strip().upper() == name:
+            return clean(value).strip()
+    return None
+
+
+def _alone(own_zone: str | None, components: list[_Component]) -> _Component:
+    """Return a calendar of these components."""
     from icalendar import Calendar
 
+    calendar = Calendar()
+    if own_zone is not None:
+        calendar.add("X-WR-TIMEZONE", own_zone)
+    for component in components:
+        calendar.add_component(component)
+    return calendar
+
+
+def _occurrences(calendar: _Component, start: datetime, stop: datetime) -> Iterator[_Component]:
+    """Yield the occurrences of a calendar with one series, overrides and exceptions applied."""
     recurring_ical_events: Any = import_module("recurring_ical_events")
 
-    if any(_is_too_frequent(event) for event in events):
-        raise ValueError("an event that recurs each minute")
-    alone = Calendar()
-    if "X-WR-TIMEZONE" in calendar:
-        alone["X-WR-TIMEZONE"] = calendar["X-WR-TIMEZONE"]
-    for component in (*calendar.walk("VTIMEZONE"), *events):
-        alone.add_component(component)
-    yield from recurring_ical_events.of(alone).between(start, stop)
+    if any(_is_too_frequent(event) for event in calendar.walk("VEVENT")):
+        raise UnreadableError("it recurs each minute")
+    yield from recurring_ical_events.of(calendar).between(start, stop)
 
 
 def _is_too_frequent(event: _Component) -> bool:
-    rules = event.get("RRULE", [])
-    rules = rules if isinstance(rules, list) else [rules]
-    return any(set(rule.get("FREQ", [])) & _TOO_FREQUENT for rule in rules)
+    return any(set(rule.get("FREQ", [])) & _TOO_FREQUENT for rule in _values(event, "RRULE"))
 
 
 def _uid(event: _Component) -> str:
@@ -241,8 +383,7 @@ def _uid(event: _Component) -> str:
 def _version_text(event: _Component) -> str:
     lines: list[str] = []
     for name in _VERSION_FIELDS:
-        values = event.get(name, [])
-        for value in values if isinstance(values, list) else [values]:
+        for value in _values(event, name):
             parameters = sorted(getattr(value, "params", {}).items())
             written = value.to_ical() if hasattr(value, "to_ical") else str(value)
             lines.append(f"{name}{parameters}:{written!r}")
@@ -263,15 +404,18 @@ def _end(event: _Component, start: date | datetime) -> date | datetime:
 
 
 def _text(event: _Component, name: str, most: int) -> str:
-    values = event.get(name)
-    value = values[0] if isinstance(values, list) and values else values
-    return "" if value is None else _bounded(value, most)
+    return next((_bounded(value, most) for value in _values(event, name)), "")
+
+
+def _values(event: _Component, name: str) -> list[Any]:
+    """Return the values of a property, which may stand in an event several times."""
+    values = event.get(name, [])
+    return values if isinstance(values, list) else [values]
 
 
 def _people(event: _Component, name: str) -> list[dict[str, Any]]:
-    values = event.get(name, [])
     events: list[dict[str, Any]] = []
-    for value in values if isinstance(values, list) else [values]:
+    for value in _values(event, name):
         with suppress(Exception):
             events.append(_person(value))
     return events

@@ -2,22 +2,7 @@ import pytest
 
 from agent.triggers.watchers.calendars.caldav_document import calendar_texts, parse
 from agent.triggers.watchers.parser_child import UnreadableError
-
-
-def multistatus(*responses: str, head: str = "") -> bytes:
-    """Return the answer of a server."""
-    return (
-        f'<?xml version="1.0" encoding="utf-8"?>{head}<D:multistatus xmlns:D="DAV:"'
-        f' xmlns:C="urn:ietf:params:xml:ns:caldav">{"".join(responses)}</D:multistatus>'
-    ).encode()
-
-
-def response(href: str, properties: str, status: str = "HTTP/1.1 200 OK", more: str = "") -> str:
-    """Return what a server says about one resource."""
-    return (
-        f"<D:response><D:href>{href}</D:href><D:propstat><D:prop>{properties}</D:prop>"
-        f"<D:status>{status}</D:status></D:propstat>{more}</D:response>"
-    )
+from tests.support.multistatus import multistatus, response
 
 
 def test_resources() -> None:
@@ -66,30 +51,26 @@ def test_calendars_of_a_query() -> None:
         "<D:response><D:href>/2.ics</D:href><D:status>HTTP/1.1 404 Not Found</D:status>"
         "</D:response>",
     )
-    assert calendar_texts(body) == ["BEGIN:VCALENDAR"]
+    assert list(calendar_texts(body)) == [("/1.ics", "BEGIN:VCALENDAR", None)]
 
 
-@pytest.mark.parametrize(
-    ("part", "match"),
-    [
-        (
-            "<D:response><D:href>/</D:href><D:status>HTTP/1.1 507 Insufficient Storage</D:status>"
-            "</D:response>",
-            "has the status 507",
-        ),
-        (
-            response("/2.ics", "<C:calendar-data/>", "HTTP/1.1 500 Internal Server Error"),
-            "has no calendar data for /2.ics",
-        ),
-    ],
-)
-def test_an_incomplete_answer_is_refused(part: str, match: str) -> None:
+FULL = "<D:response><D:href>/</D:href><D:status>HTTP/1.1 507 Full</D:status></D:response>"
+REFUSED = FULL.replace("507", "403")
+
+
+def test_an_answer_that_is_cut_short_is_refused() -> None:
     """A server that leaves events out must not make them look deleted."""
-    body = multistatus(
-        response("/1.ics", "<C:calendar-data>BEGIN:VCALENDAR</C:calendar-data>"), part
-    )
-    with pytest.raises(UnreadableError, match=match):
-        calendar_texts(body)
+    one = response("/1.ics", "<C:calendar-data>BEGIN:VCALENDAR</C:calendar-data>")
+    with pytest.raises(UnreadableError, match="has the status 507 for /: it is incomplete"):
+        list(calendar_texts(multistatus(one, FULL)))
+
+
+def test_a_collection_that_is_refused_hides_no_other() -> None:
+    """An account may have collections that are not for everybody; one that has no other is refused."""
+    other = response("/office/", "<D:displayname>Work</D:displayname>")
+    assert [one["name"] for one in parse(multistatus(REFUSED, other), {})] == ["Work"]
+    with pytest.raises(UnreadableError, match="has the status 403"):
+        parse(multistatus(REFUSED), {})
 
 
 @pytest.mark.parametrize(

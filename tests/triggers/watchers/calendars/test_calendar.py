@@ -179,6 +179,27 @@ def test_events_are_created_and_changed() -> None:
     tell(story)
 
 
+def test_what_cannot_be_read_is_not_deleted() -> None:
+    """An event that cannot be read for a time is no new one afterwards, and a change of it is an item."""
+
+    async def story(context: PollContext, _: FixedClock) -> None:
+        async with serving() as server:
+            keys = keys_of(server.url("/a.ics"), events=["created", "changed"])
+            found: list[list[tuple[str, str]]] = []
+            remarks: list[str | None] = []
+            cursor = None
+            for two in (event("two"), event("two", "soon"), event("two", "20360101T000000Z")):
+                server.routes["/a.ics"] = as_calendar(event("one"), two)
+                shows = await poll(keys, context, cursor)
+                cursor = shows.cursor
+                found.append(shown(shows))
+                remarks.append(shows.passed_over)
+            assert found == [[("created", "one"), ("created", "two")], [], [("changed", "two")]]
+            assert [remark is None for remark in remarks] == [True, False, True]
+
+    tell(story)
+
+
 def test_an_event_that_is_added_after_its_start_counts_for_an_hour() -> None:
     """A series that began last week starts no task for yesterday; after an outage, yesterday counts."""
 

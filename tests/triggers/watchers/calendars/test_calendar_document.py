@@ -7,6 +7,7 @@ from agent.core.clock import SECOND
 from agent.store.db.json_values import encode
 from agent.triggers.watchers.calendars.calendar_document import parse
 from agent.triggers.watchers.parser_child import UnreadableError
+from tests.support.multistatus import multistatus, response
 
 
 def at(text: str) -> datetime:
@@ -254,8 +255,109 @@ def test_broken_events_do_not_hide_others() -> None:
     endless = "UID:endless\nDTSTART:20260310T100000Z\nRRULE:FREQ=SECONDLY"
     odd = "UID:odd\nDTSTART:20260310T100000Z\nRRULE:FREQ=DAILY;UNTIL=never"
     found = read(calendar(broken, endless, MEETING, odd), "2026-03-10T10:00")
-    assert "meeting@example.org" in [item["data"]["uid"] for item in found["starting"]]
-    assert {"broken", "endless"} <= set(found["unreadable"])
+    assert [item["data"]["uid"] for item in found["starting"]] == ["meeting@example.org"]
+    assert "broken (it has no DTSTART); endless (it recurs each minute)" in found["passed_over"]
+    assert "odd (RRULE: " in found["passed_over"]
+
+
+OTHER = MEETING.replace("meeting@", "other@")
+OWN_MEETING = OTHER.replace("DTSTART:20260310T100000Z", "DTSTART;TZID=Lost rules:20260310T153000")
+LOST_ZONE = OWN_ZONE.replace("Own", "Lost").replace("OFFSETTO:+0530", "OFFSETTO:+99xx")
+
+
+def without(body: bytes, line: bytes) -> bytes:
+    """Return a calendar without the first of these lines."""
+    return body.replace(line + b"\r\n", b"", 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "read_too", "passed_over"),
+    [
+        (calendar(OTHER + "BEGIN:VALARM\nTRIGGER:PT-2H\nEND:VALARM", MEETING), True, None),
+        (calendar(MEETING, head="BEGIN:VTODO\nUID:x\nDUE:soon\nEND:VTODO\n"), False, None),
+        (calendar(MEETING, head="BEGIN:VTODO\nUID:x\n"), False, None),
+        (calendar(MEETING, head="this is junk\n"), False, "this is junk (no property"),
+        (calendar(MEETING, head="END:VALARM\n"), False, "END:VALARM (no property"),
+        (calendar(MEETING) + b"junk\r\n", False, "junk (no property"),
+        (calendar(OTHER + "this is junk", MEETING), True, "this is junk (no property"),
+        (
+            calendar(OTHER.replace("20260310T10", "soon"), MEETING),
+            False,
+            "other@example.org (DTSTART",
+        ),
+        (calendar(OWN_MEETING, MEETING, head=LOST_ZONE), False, "its time zone Lost rules"),
+        (calendar(OTHER, MEETING, head=LOST_ZONE), True, "time zone Lost rules (Expected UTC"),
+        (without(calendar(OTHER, MEETING), b"END:VEVENT"), False, "other@example.org (its end"),
+        (
+            calendar(OTHER + "BEGIN:VALARM\nACTION:DISPLAY", MEETING),
+            False,
+            "other@example.org (its end is missing)",
+        ),
+        (
+            calendar(MEETING, OTHER).replace(b"END:VEVENT\r\nEND:VCAL", b"END:VCAL"),
+            False,
+            "other@example.org (its end is missing)",
+        ),
+        (
+            without(calendar(MEETING, head=OWN_ZONE), b"END:VTIMEZONE"),
+            False,
+            "time zone Own rules (its end is missing)",
+        ),
+    ],
+)
+def test_one_bad_component_hides_no_other(
+    body: bytes, read_too: bool, passed_over: str | None
+) -> None:
+    """Each component is read alone; what cannot be read is named if it matters for events."""
+    found = read(body, "2026-03-10T10:00", kinds=["starting", "created"])
+    expected = ["meeting@example.org", *(["other@example.org"] if read_too else [])]
+    assert sorted(event["uid"] for event in found["events"]) == expected
+    assert sorted(item["data"]["uid"] for item in found["starting"]) == expected
+    assert (found["passed_over"] is None) == (passed_over is None)
+    assert (passed_over or "") in (found["passed_over"] or "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        without(calendar(MEETING), b"END:VEVENT"),
+        calendar("UID:broken"),
+        calendar(head="junk\n"),
+        calendar(OWN_MEETING, head=LOST_ZONE),
+    ],
+)
+def test_a_calendar_of_which_nothing_can_be_read_is_not_empty(body: bytes) -> None:
+    """The poll fails: as an empty calendar, it would be silent for ever."""
+    with pytest.raises(UnreadableError, match="has no event that can be read: "):
+        read(body, "2026-03-10T10:00")
+    assert read(calendar(), "2026-03-10T10:00")["starting"] == []
+
+
+def test_a_component_nested_without_end_takes_no_time() -> None:
+    """It is cut off, and the events after it are read."""
+    deep = "BEGIN:X\n" * 100_000
+    found = read(calendar(MEETING, head=deep), "2026-03-10T10:00")
+    assert len(found["starting"]) == 1
+
+
+def test_a_bad_object_of_a_server_hides_no_other() -> None:
+    """Each resource of the answer is read alone; nothing readable is a failure."""
+    body = multistatus(
+        response("/1.ics", f"<C:calendar-data>{calendar(MEETING).decode()}</C:calendar-data>"),
+        response("/2.ics", "<C:calendar-data>BEGIN:VCALENDAR</C:calendar-data>"),
+        response("/3.ics", "<C:calendar-data/>", "HTTP/1.1 500 Internal Server Error"),
+        "<D:response><D:href>/4.ics</D:href><D:status>HTTP/1.1 403 Forbidden</D:status>"
+        "</D:response>",
+    )
+    found = read(body, "2026-03-10T10:00", format="multistatus")
+    assert [item["data"]["uid"] for item in found["starting"]] == ["meeting@example.org"]
+    assert found["passed_over"] == (
+        "/2.ics (is not a calendar, or its end is missing); /3.ics (has no calendar data);"
+        " /4.ics (has the status 403)"
+    )
+    bad = multistatus(response("/1.ics", "<C:calendar-data>BEGIN</C:calendar-data>"))
+    with pytest.raises(UnreadableError, match=r"no event that can be read: /1\.ics"):
+        read(bad, "2026-03-10T10:00", format="multistatus")
 
 
 @pytest.mark.parametrize(
