@@ -28,8 +28,10 @@ from agent.steps.types.errors import DefiniteFailure
 
 Result = TypeVar("Result")
 
-LONGEST_LITERAL_BYTES: Final = 16_777_216
-"""A server that announces a longer value is cut off: it was asked for less."""
+MOST_ANSWER_BYTES: Final = 16_777_216
+"""Of all answers to one command; a server that sends more is cut off: it was asked for less."""
+_PART_BYTES: Final = 100
+"""What a line or a value takes in memory beyond its own bytes."""
 _PORTS: Final = {"implicit": 993, "starttls": 143, "none": 143}
 _OPERATION_SECONDS: Final = 30.0
 _REFUSED_SECONDS: Final = 300.0
@@ -245,15 +247,34 @@ class _Client(imaplib.IMAP4):
 
     def __init__(self, connection: ImapConnection, host: str, port: int, seconds: float) -> None:
         self._connection = connection
+        self._answer_bytes = 0
         super().__init__(host, port, seconds)
 
     def _create_socket(self, _timeout: float | None) -> socket.socket:
         return self._connection.connect()
 
+    def _command(self, name: str, *args: Any) -> bytes:
+        # Answers that nothing asked for would otherwise stay until the end of the session.
+        self._answer_bytes = 0
+        self.untagged_responses = {}
+        tag: bytes = super()._command(name, *args)  # type: ignore[misc]
+        return tag
+
     def read(self, size: int) -> bytes:
-        if size > LONGEST_LITERAL_BYTES:
-            raise self.abort(f"the server sent a value of {size} bytes")
+        self._count(size)
         return super().read(size)
+
+    def readline(self) -> bytes:
+        line = super().readline()
+        self._count(len(line))
+        return line
+
+    def _count(self, size: int) -> None:
+        self._answer_bytes += size + _PART_BYTES
+        if self._answer_bytes > MOST_ANSWER_BYTES:
+            # Saying goodbye would read on.
+            self._connection.abort()
+            raise self.abort(f"the server sent more than {MOST_ANSWER_BYTES:,} bytes as one answer")
 
 
 def _mailbox_class(imap_tools: Any) -> Any:
@@ -291,6 +312,10 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
         raise MailboxError(f"{host} refused a command: {server_text(error)}") from None
     except TimeoutError:
         raise MailboxError(f"{host} did not answer in time") from None
+    except ValueError as error:
+        raise MailboxError(
+            f"{host} sent an answer that is not IMAP: {server_text(error)}"
+        ) from None
     except OSError as error:
         raise MailboxError(f"the connection to {host} failed: {server_text(error)}") from None
 

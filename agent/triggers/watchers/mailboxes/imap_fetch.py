@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.steps.mail.imap_connection import ImapConnection, require_imap_tools
@@ -17,9 +17,10 @@ _HEADERS: Final = (
 _IMAP_KEYS: Final = {"sender": "from_", "subject": "subject"}
 
 _start = re.compile(rb"^\d+ \(")
-_quoted = re.compile(rb'"((?:[^"\\]|\\.)*)"')
-_inline_body = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"')
-_body = re.compile(rb"BODY\[[^\]]*\](?:<\d+>)? \{\d+\}$")
+# A server may send a megabyte of anything as one line: each pattern takes linear time.
+_quoted = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+_inline_body = re.compile(rb'BODY\[[^\[\]]*\](?:<\d{1,10}>)? "((?:[^"\\]|\\.)*+)"')
+_body = re.compile(rb"BODY\[[^\[\]]*\](?:<\d{1,10}>)? \{\d{1,10}\}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _uids(connection: ImapConnection, criteria: str, charset: str | None = None)
 
 def fetch_headers(connection: ImapConnection, uids: list[int]) -> list[Fetched]:
     """Return the headers of messages, ascending by UID; messages that are gone are left out."""
-    fetched = _fetch(connection, uids, f"BODY.PEEK[HEADER.FIELDS ({_HEADERS})]<0.{_HEADER_BYTES}>")
+    fetched = _fetch(connection, uids, f"HEADER.FIELDS ({_HEADERS})", _HEADER_BYTES)
     return [fetched[uid] for uid in uids if uid in fetched]
 
 
@@ -78,21 +79,28 @@ def fetch(
     connection: ImapConnection, headers: list[Fetched], most_bytes: int
 ) -> dict[int, Fetched]:
     """Return the messages by UID, each up to a size; messages that are gone are left out."""
-    return _fetch(connection, [header.uid for header in headers], f"BODY.PEEK[]<0.{most_bytes}>")
+    return _fetch(connection, [header.uid for header in headers], "", most_bytes)
 
 
-def _fetch(connection: ImapConnection, uids: list[int], section: str) -> dict[int, Fetched]:
+def _fetch(
+    connection: ImapConnection, uids: list[int], section: str, most_bytes: int
+) -> dict[int, Fetched]:
     if not uids:
         return {}
     client = connection.mailbox.client
-    status, lines = client.uid("FETCH", ",".join(map(str, uids)), f"(UID RFC822.SIZE {section})")
+    wanted = f"(UID RFC822.SIZE BODY.PEEK[{section}]<0.{most_bytes}>)"
+    status, lines = client.uid("FETCH", ",".join(map(str, uids)), wanted)
     if status != "OK":
         text = next((line for line in lines if isinstance(line, bytes)), b"")
         raise SourceError(
             f"{connection.host} refused to fetch messages: {text.decode('utf-8', 'replace')[:300]}"
         )
-    wanted = set(uids)
-    return {message.uid: message for message in read_responses(lines) if message.uid in wanted}
+    known = set(uids)
+    return {
+        message.uid: replace(message, raw=message.raw[:most_bytes])
+        for message in read_responses(lines)
+        if message.uid in known
+    }
 
 
 def read_responses(lines: list[Any]) -> list[Fetched]:
@@ -129,8 +137,8 @@ def _fetched(response: list[Any]) -> Fetched | None:
         # A quoted value may be a part of the message, and say anything.
         texts.append(_quoted.sub(b'""', text))
     described = b" ".join(texts)
-    uid = re.search(rb"\bUID (\d+)", described)
-    size = re.search(rb"\bRFC822\.SIZE (\d+)", described)
+    uid = re.search(rb"\bUID (\d{1,10})\b", described)
+    size = re.search(rb"\bRFC822\.SIZE (\d{1,18})\b", described)
     if uid is None or (raw is None and size is None):
         return None
     raw = raw or b""
