@@ -2,6 +2,7 @@
 
 import json
 import math
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from starlette.responses import Response
 
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
+from agent.core.logs.log_limit import LogLimit
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import NotPlainJsonError
@@ -25,6 +27,9 @@ from agent.workflows.compile.inputs import InputError
 from agent.workflows.diagnostics import WorkflowError
 
 log = structlog.get_logger(__name__)
+
+_strangers = LogLimit(most=10, window_seconds=60.0)
+_troubles = LogLimit(most=10, window_seconds=60.0)
 
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {
@@ -102,17 +107,32 @@ def unsupported(expected: str) -> Problem:
     return Problem(415, "unsupported", f"Content-Type must be {expected}")
 
 
-def problem_of(error: Exception) -> Problem:
-    """Return the problem for an error; an unexpected one is logged and its message not shown."""
+def problem_of(error: Exception, *, stranger: str | None = None) -> Problem:
+    """Return the problem for an error; an unexpected one is logged and its message not shown.
+
+    `stranger` is the address of a caller without a token, whose requests must not fill the log.
+    """
     for kind in type(error).__mro__:
         if kind in _PROBLEMS:
             return _PROBLEMS[kind](error)
-    return _defect(error)
+    return _defect(error, stranger)
 
 
-def _defect(error: Exception) -> Problem:
-    log.error("api.defect", error=str(error), exc_info=error)
+def _defect(error: Exception, stranger: str | None = None) -> Problem:
+    if stranger is None:
+        log.error("api.defect", error=str(error), exc_info=error)
+    else:
+        log_stranger("api.defect", stranger, error)
     return Problem(500, "defect", "the agent's log says more")
+
+
+def log_stranger(event: str, address: str, error: BaseException) -> None:
+    """Log an error that a caller without a token has caused: on one line, at a limited rate."""
+    held_back = _strangers.admit(address)
+    if held_back is not None:
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        place = "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
+        log.error(event, error=repr(error)[:500], place=place, address=address, held_back=held_back)
 
 
 def _refused(error: Exception) -> Problem:
@@ -152,7 +172,10 @@ def _store_problem(error: StoreError) -> Problem:
             detail = "the database cannot be used at the moment"
         case _:
             return _defect(error)
-    log.warning("api.unavailable", fault=str(error.fault), error=error.message)
+    held_back = _troubles.admit()
+    if held_back is not None:
+        fault = str(error.fault)
+        log.warning("api.unavailable", fault=fault, error=error.message, held_back=held_back)
     return retry_later(503, "unavailable", detail, 5)
 
 

@@ -233,9 +233,14 @@ class Server:
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log an error of the loop; without file descriptors every accept fails, once a second."""
+        from agent.server.problems import log_stranger
+
         error = context.get("exception")
         if file_descriptors.is_exhaustion(error):
             file_descriptors.report_exhaustion("a connection to the HTTP API")
+        elif error is not None and "protocol" in context:
+            client = getattr(context["protocol"], "client", None) or ("",)
+            log_stranger("api.connection_failed", str(client[0]), error)
         elif not (self._is_stopping.is_set() and _is_late_accept(error)):
             loop.default_exception_handler(context)
 

@@ -2,11 +2,26 @@
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_MAX_SOURCES: Final = 1000
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float = float("-inf")
+    admitted: int = 0
+    held_back: int = 0
 
 
 class LogLimit:
-    """Admits at most `most` lines in each window; the next window's first line counts the others."""
+    """Admits at most `most` lines of a source in each window; its next one's first line counts the others.
+
+    The lines of one address must not hide those of another.
+    """
 
     def __init__(
         self, most: int, window_seconds: float, monotonic: Callable[[], float] = time.monotonic
@@ -14,20 +29,22 @@ class LogLimit:
         self._most = most
         self._window_seconds = window_seconds
         self._monotonic = monotonic
-        self._began = float("-inf")
-        self._admitted = 0
-        self._held_back = 0
+        self._windows: OrderedDict[str, _Window] = OrderedDict()
         self._lock = threading.Lock()
 
-    def admit(self) -> int | None:
+    def admit(self, source: str = "") -> int | None:
         """Return how many lines were held back since the last one; None: hold this back too."""
         with self._lock:
             now = self._monotonic()
-            if now - self._began >= self._window_seconds:
-                self._began, self._admitted = now, 0
-            if self._admitted >= self._most:
-                self._held_back += 1
+            window = self._windows.setdefault(source, _Window())
+            self._windows.move_to_end(source)
+            if len(self._windows) > _MAX_SOURCES:
+                self._windows.popitem(last=False)
+            if now - window.began >= self._window_seconds:
+                window.began, window.admitted = now, 0
+            if window.admitted >= self._most:
+                window.held_back += 1
                 return None
-            self._admitted += 1
-            held_back, self._held_back = self._held_back, 0
+            window.admitted += 1
+            held_back, window.held_back = window.held_back, 0
             return held_back

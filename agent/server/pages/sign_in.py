@@ -40,8 +40,10 @@ async def begin_session(request: Request) -> Response:
     try:
         begun = context.sessions.begin(request.path_params["code"])
     except LinkError as error:
+        refusal = _refused(request, error)
+        # Afterwards: beyond the limit of an address it raises, and adds nothing to the audit log.
         audit.record("page:unknown", source, "sign in", f"refused: {error}")
-        return _refused(request, error)
+        return refusal
     audit.record(f"page:{begun.name}", source, "sign in", "done")
     response = rendering.HEADERS | {
         "location": "/",

@@ -24,8 +24,9 @@ from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.grants import ExpiredError
 from agent.server.access.sessions import Sessions
 from agent.server.access.tokens import Tokens
-from agent.server.problems import Problem, problem_of, retry_later
-from agent.server.requests.route_registry import GRANT, client_address
+from agent.server.connections.header_limits import CONNECTION
+from agent.server.problems import Problem, retry_later
+from agent.server.requests.route_registry import GRANT, client_address, problem_in
 
 log = structlog.get_logger(__name__)
 
@@ -154,7 +155,7 @@ class RequestGuard:
         try:
             self._check(scope)
         except Exception as error:
-            await problem_of(error).response()(scope, receive, send)
+            await problem_in(scope, error).response()(scope, receive, send)
             return
         is_tokenless = GRANT not in scope
         if scope["method"] == "HEAD":
@@ -168,6 +169,8 @@ class RequestGuard:
             return
         if is_tokenless:
             self._tokenless[body] = None
+        elif CONNECTION in scope:
+            scope[CONNECTION].know()
         self._in_progress.add(body)
         try:
             await self._app(scope, body, send)
@@ -181,6 +184,9 @@ class RequestGuard:
             return
         if len(self._in_progress) >= self._max_requests:
             raise retry_later(503, "overloaded", "too many requests are being answered")
+        if not path.startswith("/"):
+            # `*`, which HTTP knows only for OPTIONS.
+            raise Problem(400, "bad-request", "the address of a request must begin with /")
         headers = Headers(scope=scope)
         _check_single(scope)
         self._check_host(headers)
@@ -246,7 +252,7 @@ class RequestGuard:
 
     def _log_refusal(self, scope: Scope, reason: str, *, has_token: bool) -> None:
         """Log a failed login, without the token and at a limited rate."""
-        held_back = self._refusals.admit()
+        held_back = self._refusals.admit(client_address(scope))
         if held_back is not None:
             log.warning(
                 "api.login_refused",

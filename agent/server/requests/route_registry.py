@@ -189,7 +189,7 @@ def _guarded(scope: Required, refuse: Refusal) -> type[APIRoute]:
                         _check_media(request)
                     response: Response = await endpoint(**await read_args(request))
                 except Exception as error:
-                    problem = problem_of(error)
+                    problem = problem_in(request.scope, error)
                     if is_audited:
                         is_invalid = problem.slug == "invalid"
                         outcome = audit.INVALID if is_invalid else f"refused: {problem.detail}"
@@ -226,6 +226,11 @@ def audit_more(request: Request, **facts: Any) -> None:
     request.scope[_AUDITED] = {name: fact for name, fact in facts.items() if fact is not None}
 
 
+def problem_in(scope: Mapping[str, Any], error: Exception) -> Problem:
+    """Return the problem for an error in a request."""
+    return problem_of(error, stranger=None if GRANT in scope else client_address(scope))
+
+
 def client_address(scope: Mapping[str, Any]) -> str:
     """Return the address that a request comes from."""
     client = scope.get("client")
@@ -244,7 +249,7 @@ def _check(request: Request, scope: Required) -> None:
         else:
             permission.check_scope(grant.principal, scope, "this")
     except permission.NotAllowedError as error:
-        held_back = _refusals.admit()
+        held_back = _refusals.admit(client_address(request.scope))
         if held_back is not None:
             log.warning(
                 "api.scope_refused",

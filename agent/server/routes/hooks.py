@@ -117,7 +117,7 @@ def _verified(
 def _count_failure(request: Request, name: str, reason: str) -> None:
     """Count an unverified delivery against its sender, and log the reason."""
     address = client_address(request.scope)
-    held_back = _refusals.admit()
+    held_back = _refusals.admit(address)
     if held_back is not None:
         log.warning(
             "webhook.refused", workflow=name, address=address, reason=reason, held_back=held_back

@@ -141,6 +141,7 @@ async def _secret(request: Request) -> tuple[str, bytes]:
         secret = read_secret(hook.secret)
         return secret, key_of(secret)
     except SecretError as error:
+        # Its limit is the log's too.
         _count_failure(request)
         log.error("webhook.secret_unusable", error=str(error))
         raise retry_later(503, "unavailable", "the webhook's secret cannot be used", 60) from None

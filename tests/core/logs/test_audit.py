@@ -65,6 +65,15 @@ def test_commands_over_the_api_are_recorded(sqlite_database: Database, tmp_path:
         assert "secret-pin" not in (running.home / audit.NAME).read_text(encoding="utf-8")
 
 
+def test_guessed_links_do_not_fill_the_audit_log(sqlite_database: Database, tmp_path: Path) -> None:
+    """Beyond the limit of an address no line is added: otherwise anyone could push out the others."""
+    with Running(sqlite_database, tmp_path) as running, running.client("") as stranger:
+        audit.configure(running.home)
+        answers = [stranger.post("/sign-in/guessed").status_code for _ in range(25)]
+        assert answers == [404] * 20 + [429] * 5
+        assert len(_lines(running.home)) == 20
+
+
 def test_commands_in_a_chat_are_recorded(sqlite_database: Database, tmp_path: Path) -> None:
     """A chat's commands name the person and the channel; questions leave no line."""
     audit.configure(tmp_path)

@@ -1,8 +1,9 @@
-"""Limits on connections: their number, the size of headers and trailers, and how they close."""
+"""Limits on connections: their number, headers and trailers, unread responses, and how they close."""
 
 import resource
 import socket
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,16 @@ from agent.config.settings import ServerSettings, Settings
 from agent.core.files import file_descriptors
 from agent.server import server_thread
 from agent.server.connections import header_limits
+from agent.server.pages.framework import assets
 from agent.server.server_thread import max_connections
 from agent.store.db.database import Database
 from tests.support.server import Running, read_until_closed, wait_for
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 CHUNKED = b"POST /hooks/none HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+FEW_BYTES = 4096
+"""The size of a buffer of the operating system, so that little is written beyond what a client reads."""
 
 
 def _is_closed(client: socket.socket) -> bool:
@@ -58,6 +63,94 @@ def test_a_silent_connection_is_closed_soon(
         assert read_until_closed(silent) == b""
         slow.sendall(HEAD[10:] + b"\r\n")
         assert read_until_closed(slow).startswith(b"HTTP/1.1 200")
+
+
+def test_unread_pipelines_of_strangers_do_not_keep_out_the_owner(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More connections than allowed, each with many requests whose responses are never read."""
+    monkeypatch.setattr(server_thread, "max_connections", lambda _: 40)
+    with Running(sqlite_database, tmp_path) as server, ExitStack() as opened:
+        strangers = [opened.enter_context(server.connected()) for _ in range(60)]
+        for stranger in strangers:
+            with suppress(ConnectionError):
+                stranger.sendall(HEALTH * 130)
+        with server.client() as client:
+            for path in ("/healthz", "/api/v1/tasks"):
+                assert client.get(path).status_code == 200
+
+
+def test_a_client_may_pipeline_one_request(running: Running) -> None:
+    """Of many requests sent at once two get their responses; the second one closes the connection."""
+    with running.connected() as client:
+        client.sendall(HEALTH * 500)
+        first, second = read_until_closed(client).split(b"HTTP/1.1 200")[1:]
+    assert b"connection: close" not in first
+    assert b"connection: close" in second
+
+
+def test_a_broken_request_does_not_break_the_response_before_it(running: Running) -> None:
+    """A request in progress gets its whole response, and nothing after it."""
+    with running.connected() as client:
+        client.sendall(HEALTH + b"NONSENSE\r\n\r\n")
+        received = read_until_closed(client)
+    assert received.count(b"HTTP/1.1") == 1
+    assert received.endswith(b'{"status":"ok"}')
+
+
+def _reading_little(server: Running) -> socket.socket:
+    """Return a connection that asks for more than the buffers between server and client hold."""
+    host, port = server.server.url.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FEW_BYTES)
+    client.settimeout(60.0)
+    client.connect((host, int(port)))
+    client.sendall(
+        f"GET {assets.url_of('page.css')} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 2
+    )
+    return client
+
+
+def _blocked(server: Running) -> int:
+    assert server.server._uvicorn is not None
+    connections = server.server._uvicorn.server_state.connections
+    return sum(connection._write_timer is not None for connection in connections)  # type: ignore[union-attr]
+
+
+def test_a_client_that_does_not_read_is_cut_off(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection ends when its client reads nothing for a while; a slow reader gets everything."""
+    monkeypatch.setattr(header_limits, "WRITE_SECONDS", 1.0)
+    whole = 2 * len(assets.all_assets()[assets.url_of("page.css").removeprefix("/assets/")].content)
+    with Running(sqlite_database, tmp_path) as server:
+        server.server._listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FEW_BYTES)
+        with _reading_little(server) as slow, _reading_little(server) as deaf:
+            wait_for(lambda: _blocked(server) == 2)
+            received = 0
+            while received < whole and (piece := slow.recv(1024)):
+                received += len(piece)
+                time.sleep(0.04)
+            assert received >= whole
+            wait_for(lambda: _blocked(server) == 0)
+            assert len(read_until_closed(deaf)) < whole
+
+
+def test_a_blocked_connection_without_a_token_is_closed_first(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the limit, connections that only wait for a request stay open while a stranger's is blocked."""
+    monkeypatch.setattr(server_thread, "max_connections", lambda _: 10)
+    with Running(sqlite_database, tmp_path) as server, ExitStack() as opened:
+        server.server._listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FEW_BYTES)
+        idle = [opened.enter_context(server.connected()) for _ in range(4)]
+        for _ in range(6):
+            opened.enter_context(_reading_little(server))
+        wait_for(lambda: _blocked(server) == 6)
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200
+            assert _blocked(server) == 5
+        assert not any(map(_is_closed, idle))
 
 
 @pytest.mark.parametrize(
