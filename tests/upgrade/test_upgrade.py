@@ -4,14 +4,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sqlmodel import SQLModel
 
 from agent.store.db.database import Database
-from agent.store.schema import migrate
+from agent.store.schema import (
+    migrate,
+    tables,  # noqa: F401  (declares them)
+)
 from tests.support.engine import find_violations
 from tests.upgrade import trigger_story
 from tests.upgrade.frozen import RELEASED, thaw_postgres, thaw_sqlite
 from tests.upgrade.revisions import migrate_to
-from tests.upgrade.story import ENDS, LATER, finish
+from tests.upgrade.story import ENDS, LATER, RICH, check_other_tables, finish
 
 
 def _check(database: Database, revision: str) -> None:
@@ -34,6 +38,8 @@ def _check(database: Database, revision: str) -> None:
     assert ends == expected
     if has_triggers:
         trigger_story.check(database)
+    if revision >= RICH:
+        check_other_tables(database)
     assert find_violations(database) == []
 
 
@@ -55,3 +61,21 @@ def test_a_postgresql_database_of_an_earlier_version_is_upgraded_and_finished(
     migrate_to(revision, empty_postgres_url)
     thaw_postgres(revision, empty_postgres_url)
     _check(Database(empty_postgres_url), revision)
+
+
+@pytest.mark.parametrize("revision", [each for each in RELEASED if each >= RICH])
+def test_a_frozen_database_has_rows_in_every_table(
+    revision: str, tmp_path: Path, empty_postgres_url: str
+) -> None:
+    """A table without rows says nothing about a migration."""
+    thaw_sqlite(revision, tmp_path / "agent.db")
+    migrate_to(revision, empty_postgres_url)
+    thaw_postgres(revision, empty_postgres_url)
+    sqlite = Database(f"sqlite:///{tmp_path / 'agent.db'}")
+    with sqlite.connect("reader") as reader:
+        there = {name for (name,) in reader.query("SELECT name FROM sqlite_master")}
+    for database in (sqlite, Database(empty_postgres_url)):
+        with database.connect("reader") as reader:
+            names = there & SQLModel.metadata.tables.keys()
+            rows = {name: reader.query(f"SELECT 1 FROM {name} LIMIT 1") for name in names}
+        assert [name for name in sorted(rows) if not rows[name]] == []
