@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Collection, Sequence
 from typing import IO, Any, Final
 
@@ -25,6 +26,7 @@ _PIECE_BYTES: Final = 65_536
 _READ_SECONDS: Final = 5.0
 """For output left in the pipes; a process that the command started may hold them open."""
 _MAX_LINE_CHARS: Final = 500
+_LAST_LINES: Final = 5
 # The read ends when this process closes the pipe, or dies.
 _GUARD: Final = 'read -r _; kill -TERM "-$1"; sleep "$2"; kill -KILL "-$1"'
 _PRIVATE: Final = ("AGENT_TOKEN", "AGENT_TOKEN_FILE")
@@ -75,7 +77,8 @@ class CommandHandler:
         if code == 0:
             return streams.output()
         how = f"exit code {code}" if code > 0 else f"ended by {_signal_name(-code)}"
-        message = ": ".join(filter(None, [how, streams.last_line]))
+        between = ":\n" if len(streams.last_lines) > 1 else ": "
+        message = between.join(filter(None, [how, "\n".join(streams.last_lines)]))
         if code in self._final_codes:
             raise FinalFailure(message, code="exit_code")
         raise Retry(message, code="exit_code" if code > 0 else "signal")
@@ -113,8 +116,8 @@ class _Streams:
         self._work = work
         self._output = bytearray()
         self.is_too_large = False
-        self.last_line = ""
-        """The last line of its standard error that is not empty."""
+        self.last_lines = deque[str](maxlen=_LAST_LINES)
+        """The last lines of its standard error that are not empty."""
         stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
         assert stdin is not None
         assert stdout is not None
@@ -154,7 +157,8 @@ class _Streams:
             for line in stream:
                 text = line.decode("utf-8", "replace")
                 self._work.log(text, "stderr")
-                self.last_line = text.strip()[:_MAX_LINE_CHARS] or self.last_line
+                if text.strip():
+                    self.last_lines.append(text.rstrip()[:_MAX_LINE_CHARS])
 
 
 def _write(stream: IO[bytes], content: bytes) -> None:

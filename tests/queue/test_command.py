@@ -55,7 +55,7 @@ def test_the_command_gets_the_claim_and_no_token(bench: QueueBench, cli: Cli) ->
     assert bench.ended(task_id)["output"] == "telling job 1 none"
 
 
-def test_a_bad_exit_code_is_a_failure_with_the_last_line_of_standard_error(
+def test_a_bad_exit_code_is_a_failure_with_the_last_lines_of_standard_error(
     bench: QueueBench, cli: Cli
 ) -> None:
     """It is retried; what the command complained about is in the error and in the log."""
@@ -63,7 +63,7 @@ def test_a_bad_exit_code_is_a_failure_with_the_last_line_of_standard_error(
     for _ in range(2):
         work(cli, "failing", "echo first >&2; echo 'no such file' >&2; exit 3")
     error = bench.ended(task_id, "failed")["error"]
-    assert "exit code 3: no such file" in error["message"]
+    assert "exit code 3:\nfirst\nno such file" in error["message"]
     assert bench.log(task_id) == "first\nno such file\n" * 2
 
 

@@ -59,6 +59,7 @@ def logs(
         if not follow:
             for page in reader.pages() if tail is None else ():
                 show(page)
+            _print_errors(client, task_id, step, attempt)
             return
         with watching(task_id, f"logs {terminal.short(task_id)} --follow"):
             while True:
@@ -67,6 +68,7 @@ def logs(
                 for page in reader.pages():
                     show(page)
                 if has_ended:
+                    _print_errors(client, task_id, step, attempt)
                     return
                 time.sleep(_POLL_SECONDS)
 
@@ -123,6 +125,19 @@ def _check_step(client: "AgentClient", task_id: str, step: str | None) -> None:
     if step.partition("[")[0] not in graph.index_of:
         names = ", ".join(graph.index_of)
         raise CommandError(f"the task has no step {step!r}; its steps are {names}", Exit.REFUSED)
+
+
+def _print_errors(
+    client: "AgentClient", task_id: str, only: str | None, attempt: int | None
+) -> None:
+    """Print to standard error why steps failed: their output is only what they wrote."""
+    from agent.cli.output import terminal
+
+    for step in client.task(task_id)["steps"]:
+        is_asked = only in (None, step["name"], step["name"].partition("[")[0])
+        is_last = attempt in (None, step["attempt"])
+        if is_asked and is_last and step["status"] == "failed" and step["error"]:
+            terminal.note(f"{step['name']} failed: {step['error']['message']}")
 
 
 def _has_ended(client: "AgentClient", task_id: str) -> bool:

@@ -93,8 +93,8 @@ class _StepView:
         if attempt["error"]:
             code = attempt["error"].get("code")
             lead = f"error ({code})" if code else "error"
-            message = (attempt["error"].get("message") or "").rstrip()
-            print_line(f"  {lead}: {self._clip(message)}", "red")
+            message = self._clip((attempt["error"].get("message") or "").rstrip())
+            print_line(_indented(f"{lead}: {message}", "    ")[2:], "red")
         elif attempt["status"] == "succeeded" and not self._document["items"]:
             self._print_value("output", attempt["output"])
 

@@ -14,6 +14,7 @@ from agent.config.executors import JobSettings
 from agent.core.thread_bridge import UnboundedThreads
 from agent.steps.executors.launcher import LaunchedJob
 from agent.steps.process.environment import inherited
+from agent.steps.process.output_capture import ending
 from agent.steps.types.errors import DefiniteFailure
 
 SPEC_VARIABLE: Final = "TASK_SPEC_PATH"
@@ -80,9 +81,8 @@ class CommandLauncher:
         exit_, output = self._exits.get(job.name, (None, None))
         if exit_ is None or output is None or not exit_.done() or exit_.result() == 0:
             return None
-        last = _tail(output).strip().splitlines()[-1:]
         how = f"exit code {exit_.result()}" if exit_.result() > 0 else f"signal {-exit_.result()}"
-        return f"its command ended with {how}" + "".join(f": {line[:500]}" for line in last)
+        return f"its command ended with {how}{ending(_tail(output))}"
 
     async def cancel(self, job: LaunchedJob) -> None:
         """Run the command that ends a job, if there is one."""

@@ -16,6 +16,7 @@ from agent.steps.executors import messages
 from agent.steps.executors.context_server import ContextServer, raised
 from agent.steps.executors.messages import Message
 from agent.steps.process import processes
+from agent.steps.process.output_capture import ending
 from agent.steps.process.processes import watcher_marks
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError
 from agent.steps.types.outcome import Json
@@ -73,9 +74,8 @@ class WorkerProcess:
         finally:
             self.is_usable = False
         self.kill()
-        last = self._tail.strip().splitlines()[-1:]
         raise DefiniteFailure(
-            f"a process for the step could not be started{''.join(f': {line}' for line in last)}",
+            f"a process for the step could not be started{ending(self._tail)}",
             code="cannot_start",
             kind="crash",
         )

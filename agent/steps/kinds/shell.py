@@ -15,7 +15,7 @@ from typing import Any, Final
 from agent.steps.attempt.context import StepContext
 from agent.steps.process.environment import environment_of
 from agent.steps.process.gated_process import GatedProcess, spawn
-from agent.steps.process.output_capture import OutputCapture
+from agent.steps.process.output_capture import OutputCapture, ending, with_clause
 from agent.steps.process.resource_limits import set_limits
 from agent.steps.spec.configs import ShellConfig
 from agent.steps.types.call_types import Process
@@ -117,8 +117,7 @@ class Shell:
                 reader.cancel()
             stdout, stderr = out.finish(), err.finish()
         if exit_code != 0 and not (self._accepts_any_exit_code and exit_code > 0):
-            last = (err.tail or out.tail).strip().splitlines()[-1:]
-            raise self._failure(exit_code, "".join(f": {line[:500]}" for line in last))
+            raise self._failure(exit_code, ending(err.tail.strip() or out.tail))
         output: dict[str, Any] = {"exit_code": exit_code, "stdout": stdout, "stderr": stderr}
         if out.is_cut or err.is_cut:
             output[TRUNCATED] = True
@@ -134,9 +133,10 @@ class Shell:
             text = f"the command ended with exit code {exit_code}{detail}"
             may_retry = self._config.effect == "none" or exit_code in self._config.retry_exit_codes
             if not may_retry:
-                text += (
-                    f"; it may have had an effect, so it is not retried:"
-                    f" `retry_exit_codes: [{exit_code}]` or `effect: none` allows that"
+                text = with_clause(
+                    text,
+                    "it may have had an effect, so it is not retried:"
+                    f" `retry_exit_codes: [{exit_code}]` or `effect: none` allows that",
                 )
             return DefiniteFailure(text, code="exit_code", may_retry=may_retry)
         text = f"the command was ended by signal {-exit_code}{detail}"
@@ -146,7 +146,7 @@ class Shell:
         if self._config.effect == "none":
             return DefiniteFailure(text, code="signal", kind="crash")
         return UnknownOutcomeError(
-            StepError("signal", "unknown", f"{text}; whether it took effect is unknown")
+            StepError("signal", "unknown", with_clause(text, "whether it took effect is unknown"))
         )
 
     async def close(self, *, is_hurried: bool = False) -> None:

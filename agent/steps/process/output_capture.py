@@ -9,7 +9,24 @@ from agent.steps.attempt.secrets import Secrets
 
 CHUNK_BYTES: Final = 65_536
 MAX_LINE: Final = 8_192
-TAIL: Final = 2_000
+TAIL: Final = 4_000
+_LAST_LINES: Final = 5
+_MOST_OF_LINE: Final = 500
+
+
+def ending(output: str) -> str:
+    """Return the last lines of a program's output as the end of a message; several on lines of their own.
+
+    The last line alone often says only that there were errors.
+    """
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LAST_LINES:]
+    between = ":\n" if len(lines) > 1 else ": "
+    return between + "\n".join(line[:_MOST_OF_LINE] for line in lines) if lines else ""
+
+
+def with_clause(message: str, clause: str) -> str:
+    """Add a clause to a message; one of several lines gets a line more."""
+    return message + ("\n" if "\n" in message else "; ") + clause
 
 
 class OutputCapture:

@@ -306,8 +306,13 @@ def test_logs_and_events_tell_what_happened(cli: Cli, arguments: list[str]) -> N
     cli.write("failing.yaml", FAILING)
     task_id = cli("run", "failing.yaml", "--json", code=1).json["id"]
     if arguments == ["logs"]:
-        assert "what went wrong" in cli("logs", task_id).out
-        assert cli("logs", task_id, "good").out == "fine\n"
+        printed = cli("logs", task_id)
+        assert "what went wrong" in printed.out
+        assert "bad failed: the command ended with exit code 3: what went wrong" in printed.err
+        assert "bad failed: " in cli("logs", task_id, "bad", "--follow").err
+        good = cli("logs", task_id, "good")
+        assert (good.out, good.err) == ("fine\n", "")
+        assert cli("logs", task_id, "bad", "--attempt", "1").err == "", "its last one failed it"
         pieces = cli("logs", task_id, "bad", "--attempt", "2", "--json").json
         assert [piece["text"].strip() for piece in pieces] == ["what went wrong"]
         assert cli("logs", task_id, "nowhere", code=3).err.startswith("agent: ")

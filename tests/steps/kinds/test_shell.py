@@ -112,7 +112,7 @@ def test_a_gate_whose_worker_died_lets_nothing_through(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-FAILING = {"script": "echo one >&2; echo no money >&2; exit 7"}
+FAILING = {"script": "echo one; echo no money >&2; exit 7"}
 
 
 def test_a_read_that_fails_is_tried_again() -> None:
@@ -123,7 +123,18 @@ def test_a_read_that_fails_is_tried_again() -> None:
     assert not outcome.is_unknown
     assert outcome.error.message == "the command ended with exit code 7: no money"
     assert trial.journal.statuses == []
-    assert ("stderr", "one\nno money") in trial.journal.logs or "no money" in trial.journal.log_text
+    assert ("stderr", "no money") in trial.journal.logs
+
+
+def test_an_error_has_the_last_five_lines_of_the_command() -> None:
+    """The last line of many commands only says that there were errors; what follows has a line of its own."""
+    script = 'for n in 1 2 3 4 5 6; do echo "line $n" >&2; echo >&2; done; exit 7'
+    outcome = run(shell({"script": script}).attempt())
+    assert isinstance(outcome, Failed)
+    first, *rest = outcome.error.message.splitlines()
+    assert first == "the command ended with exit code 7:"
+    assert rest[:-1] == [f"line {number}" for number in range(2, 7)]
+    assert rest[-1].startswith("it may have had an effect, so it is not retried:")
 
 
 @pytest.mark.parametrize("on_unknown", [None, "retry", "ask"])

@@ -43,6 +43,7 @@ def environment() -> Environment:
         utc=utc,
         clipped=clipped,
         first_line=first_line,
+        in_one_line=in_one_line,
         one_line=one_line,
         tool_answer=tool_answer,
         pause_words=pause_words,
@@ -100,6 +101,11 @@ def first_line(text: str, most: int = 200) -> str:
     """Return the first line of a text, cut to a bound."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def in_one_line(text: str, most: int = 200) -> str:
+    """Return a message of several lines as one, cut to a bound."""
+    return first_line(" ".join(text.split()), most)
 
 
 def pause_words(reason: str) -> str:

@@ -15,6 +15,7 @@ from agent.server.pages.framework.rendering import HEADERS
 from agent.server.pages.framework.renderings import by_task
 from agent.server.pages.framework.templates import short_id
 from agent.store.db.database import Connection
+from agent.store.db.json_values import decode
 from agent.store.read import overview, step_views
 from agent.tasks.errors import NotFoundError
 from agent.tasks.read_models import task_documents
@@ -51,6 +52,7 @@ def log_page(connection: Connection, request: PageRequest) -> Document:
     return {
         "task": task_id,
         "step": name,
+        "error": decode(step["error"]) if step["status"] == "failed" else None,
         "attempts": step["attempt"],
         "attempt": attempt,
         "search": search,

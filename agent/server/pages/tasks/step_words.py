@@ -8,7 +8,7 @@ from agent.core.state_machine import STEP_ENDED, TASK_ENDED
 from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
 from agent.core.work_words import worker_wait
 from agent.server.pages.framework.page_words import for_pages
-from agent.server.pages.framework.templates import first_line
+from agent.server.pages.framework.templates import first_line, in_one_line
 
 Document = dict[str, Any]
 
@@ -56,9 +56,9 @@ def reason(step: Document, task_status: str) -> str:
     """Return why a step is in its status, in one line; nothing where its status says enough."""
     error = step["error"] or {}
     if step["status"] == "failed":
-        return first_line(for_pages(error.get("message") or ""))
+        return in_one_line(for_pages(error.get("message") or ""))
     if step["status"] == "pending" and step["attempt"] > 1 and error:
-        return f"tries again after: {first_line(for_pages(error.get('message') or ''))}"
+        return f"tries again after: {in_one_line(for_pages(error.get('message') or ''))}"
     if step["status"] == "skipped":
         return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
     if step["status"] == "waiting" and task_status not in TASK_ENDED:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.framework.page_words import for_pages
+from agent.server.pages.framework.templates import in_one_line
 from agent.server.problems import Problem
 from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
@@ -34,7 +35,6 @@ SINCE: Final = {"1h": "last hour", "1d": "last day", "7d": "last week", "30d": "
 _SINCE_SECONDS: Final = 60
 """How often a list of the latest time is read again: tasks leave it without events."""
 _PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,36}")
-_MAX_ERROR: Final = 200
 _COMMANDS: Final = ("cancel", "retry", "pause", "resume")
 _PARAMETERS: Final = ("search", "activity", "workflow", "trigger", "since")
 
@@ -116,8 +116,7 @@ def _failures(connection: Connection, task_ids: list[str]) -> dict[str, tuple[st
 def _message(stored: str) -> str:
     error = json.loads(stored)
     text = error.get("message") if isinstance(error, dict) else error
-    line = " ".join(for_pages(str(text or "")).split())
-    return line if len(line) <= _MAX_ERROR else line[: _MAX_ERROR - 1] + "…"
+    return in_one_line(for_pages(str(text or "")))
 
 
 def _wait(task: dict[str, Any]) -> tuple[str, str]:

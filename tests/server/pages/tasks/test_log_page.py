@@ -146,6 +146,25 @@ def test_the_log_is_downloaded_as_a_file(visitor: httpx.Client, failed: str) -> 
     assert visitor.get(f"{failed}s/log.txt").status_code == 404
 
 
+def test_every_page_has_the_error_with_the_log(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """All lines of it, also where a list has one line for it."""
+    running.add_workflow(
+        "name: two-lines\nsteps:\n  tell:\n    shell: {script: 'echo the cause >&2; echo the end"
+        " >&2; exit 3', effect: none}\n    retry: {max_attempts: 1}\n"
+    )
+    task_id = _start(client, "two-lines")
+    running.wait_for_task(client, task_id, "failed")
+    step = f"/tasks/{task_id}/steps/tell"
+    for path in (f"/tasks/{task_id}", step, f"{step}/log"):
+        text = visitor.get(path).text
+        assert "exit code 3:\nthe cause\nthe end</pre>" in text, path
+        assert "the end\n</span></span></pre>" in text, path
+    for path in ("/tasks", f"/tasks/{task_id}"):
+        assert "exit code 3: the cause the end<" in visitor.get(path).text
+
+
 def test_a_log_is_cut_at_the_beginning_of_a_line() -> None:
     """The end stays whole, however long its last piece is."""
     pieces = [{"text": "one\n"}, {"text": "two\nthree\n"}]
