@@ -142,21 +142,6 @@ def test_two_browsers_race_for_one_answer(
     assert client.get(f"/api/v1/approvals/{question}").json()["status"] == "approved"
 
 
-def test_an_answer_given_elsewhere_removes_the_card(
-    browser: Browser, running: Running, client: httpx.Client
-) -> None:
-    """A person who types into the card sees who answered, and the focus is on that notice."""
-    _, question = _ask(client, "pay-invoice")
-    with viewing(browser, running) as viewer:
-        page = viewer.open("/")
-        page.locator(_card(page, question)).get_by_label("Comment").fill("half a sent")
-        client.post(f"/api/v1/approvals/{question}/deny", json={"reason": "no"})
-        notice = page.locator("#notices .notice")
-        expect(notice).to_contain_text("denied by owner (api)")
-        expect(notice).to_be_focused()
-        expect(page.locator(f'[data-question="{question}"]')).to_have_count(0)
-
-
 def test_bulk_cancel_with_a_preview(
     browser: Browser,
     running: Running,

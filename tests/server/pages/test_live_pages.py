@@ -87,7 +87,7 @@ def test_the_page_of_a_refused_form_is_live(
         body = {"value": {"city": "Oslo", "nights": 1, "room": "double"}}
         answered = client.post(f"/api/v1/approvals/{asked['id']}/answer", json=body)
         assert answered.is_success, answered.text
-        expect(page.locator("#notices")).to_contain_text("answered by")
+        expect(page.get_by_role("status").filter(has_text="answered by")).to_be_visible()
         client.post(f"/api/v1/tasks/{other['task']}/cancel")
 
 

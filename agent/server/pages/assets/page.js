@@ -30,7 +30,11 @@
   }
   function close() { if (stream) { stream.close(); stream = null; } }
   // A browser opens six connections to one host: hidden pages must not use them up.
-  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return close();
+    release();
+    open();
+  });
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => {
     const [visit] = performance.getEntriesByType("navigation");
@@ -75,46 +79,24 @@
   }
 
   // ---- Merging the new content into what is shown ----
+  let incoming = null;
   function show(next) {
     if (!next.getElementById("main")) return;
-    const focused = document.activeElement;
-    const card = focused && focused.closest("[data-question]");
-    const typed = card || [...document.querySelectorAll("[data-question]")].find(isTyped);
+    incoming = next;
     document.title = next.title;
     for (const name of ["tasks", "every"]) {
       if (body.dataset[name] === next.body.dataset[name]) continue;
       body.dataset[name] = next.body.dataset[name];
       close(); // The stream is asked for what the page shows now.
     }
-    for (const id of ["nav", "main"]) merge(document.getElementById(id), next.getElementById(id));
-    if (typed && !typed.isConnected) tellDecision(typed.dataset.question, next);
-    allTimes();
+    steadily(() => {
+      for (const id of ["nav", "main"]) merge(document.getElementById(id), next.getElementById(id));
+      writeTimes(document.querySelectorAll("time[datetime]"));
+    });
     open();
-  }
-  function isTyped(card) {
-    return [...card.querySelectorAll("input:not([type=hidden]), textarea")].some(
-      (field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked);
-  }
-  // A question that was answered elsewhere takes its card away: say who answered it.
-  function tellDecision(id, next) {
-    const decided = next.getElementById("decided-" + id);
-    const notice = document.createElement("p");
-    notice.className = "notice";
-    notice.tabIndex = -1;
-    notice.textContent = decided ? decided.dataset.text : "The question you were looking at is no longer open.";
-    document.getElementById("notices").append(notice);
-    notice.focus();
   }
   function merge(old, fresh) {
     if (!old || !fresh || old.isEqualNode(fresh)) return;
-    if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || keyOf(old) !== keyOf(fresh)) {
-      old.replaceWith(document.importNode(fresh, true));
-      return;
-    }
-    if (old.nodeType !== Node.ELEMENT_NODE) {
-      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
-      return;
-    }
     if (old.name === "form_key") return; // a second press of the same button must send the same key
     mergeAttributes(old, fresh);
     if (old.nodeName === "TIME") return; // its text is written below
@@ -124,7 +106,8 @@
     }
     mergeChildren(old, fresh);
   }
-  const ofPerson = new Set(["open", "selected"]); // what is opened and chosen, the person decides
+  // What is opened and chosen, the person decides; the rest is of this script.
+  const ofPerson = new Set(["open", "selected", "aria-disabled"]);
   function mergeAttributes(old, fresh) {
     for (const { name, value } of [...fresh.attributes]) {
       if (ofPerson.has(name)) continue;
@@ -134,28 +117,157 @@
       if (!ofPerson.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
     }
   }
+  // Elements are paired by their keys. What stays is not moved, since that takes its focus away.
   function mergeChildren(old, fresh) {
-    const keyed = new Map();
-    for (const child of old.children) if (keyOf(child)) keyed.set(keyOf(child), child);
-    let at = old.firstChild;
-    for (const child of [...fresh.childNodes]) {
+    const unpaired = new Map();
+    for (const child of old.children) {
+      if ("stub" in child.dataset) continue;
       const key = keyOf(child);
-      const match = key ? keyed.get(key) : null;
-      if (match) {
-        if (match !== at) old.insertBefore(match, at); else at = at.nextSibling;
-        keyed.delete(key);
-        merge(match, child);
-      } else if (at && !key && !keyOf(at) && at.nodeName === child.nodeName) {
-        const next = at.nextSibling;
-        merge(at, child);
-        at = next;
-      } else {
-        old.insertBefore(document.importNode(child, true), at);
-      }
+      if (!unpaired.has(key)) unpaired.set(key, []);
+      unpaired.get(key).push(child);
     }
-    while (at) { const next = at.nextSibling; at.remove(); at = next; }
+    const pairs = [...fresh.childNodes].map((child) => [child, isElement(child) && unpaired.get(keyOf(child))?.shift()]);
+    for (const gone of [...unpaired.values()].flat()) end(gone);
+    let at = unstubbed(old.firstChild);
+    for (const [child, match] of pairs) {
+      if (!isElement(child) && at && !isElement(at)) {
+        if (at.nodeValue !== child.nodeValue) at.nodeValue = child.nodeValue;
+        at = unstubbed(at.nextSibling);
+        continue;
+      }
+      while (isElement(child) && at && !isElement(at)) at = removed(at);
+      if (!match) { old.insertBefore(document.importNode(child, true), at); continue; }
+      if (match !== at && match.contains(document.activeElement))
+        while (at !== match) { const next = unstubbed(at.nextSibling); match.after(at); at = next; }
+      if (match === at) at = unstubbed(at.nextSibling); else old.insertBefore(match, at);
+      merge(match, child);
+    }
+    while (at) at = removed(at);
   }
-  function keyOf(node) { return (node.id || (node.dataset && node.dataset.key)) || ""; }
+  function isElement(node) { return node.nodeType === Node.ELEMENT_NODE; }
+  function removed(node) { const next = unstubbed(node.nextSibling); node.remove(); return next; }
+  function unstubbed(node) {
+    while (node && isElement(node) && "stub" in node.dataset) node = node.nextSibling;
+    return node;
+  }
+  function keyOf(node) {
+    const [id, key, title, action, kind, name, value] = ["id", "data-key", "aria-labelledby", "action", "class", "name", "value"]
+      .map((each) => node.getAttribute(each) || "");
+    const own = id || key || title || action || kind.split(" ")[0];
+    return [node.nodeName, own, name, node.nodeName === "BUTTON" ? value : ""].join("\n");
+  }
+
+  // ---- Nothing moves under a thumb ----
+  // What can be answered and ends leaves a stub of its height, until the page is left or the stub hidden. What is
+  // looked at stays where it is, whatever changes above. Controls that move or appear rest for a moment.
+  const SETTLE_MS = 700;
+  const CONTROLS = "button, input[type=checkbox], input[type=radio]";
+  const ENTRIES = "[data-entry], .card.loud";
+  const room = { top: 0, bottom: 0 };
+  const resting = new Map(); // the timer of each control
+  const stubs = new WeakMap(); // by what they stand for
+  let isFocusLost = false, pressedEarly = null;
+  function end(node) {
+    const isHeld = [node, ...node.querySelectorAll(ENTRIES)].some(
+      (each) => each.matches(ENTRIES) && each.querySelector("form"));
+    if (!isHeld && !node.querySelector("[data-stub]")) return node.remove();
+    const stub = document.createElement(node.nodeName), id = node.dataset.question;
+    const decided = id && incoming.getElementById("decided-" + id), heading = node.querySelector("h2, h3, .name");
+    const typed = [...node.querySelectorAll("input[type=text], textarea")].filter((field) => field.value !== field.defaultValue);
+    stub.className = (node.matches(".row") ? "row" : "card") + " stub";
+    stub.dataset.stub = "";
+    stub.tabIndex = -1;
+    stub.style.height = node.getBoundingClientRect().height + "px";
+    write(stub, "p", decided ? decided.dataset.text : (heading ? heading.textContent + "\n" : "") + "This no longer waits for you.");
+    for (const field of typed) write(stub, "p", "You had typed: " + field.value);
+    if (id) write(stub, "a", "See the question").href = "/questions/" + encodeURIComponent(id);
+    write(stub, "button", "Hide").addEventListener("click", () => { steadily(() => stub.remove()); isFocusLost = false; });
+    stubs.set(node, stub);
+    node.replaceWith(stub);
+  }
+  function write(parent, name, text) {
+    const element = document.createElement(name);
+    element.textContent = text;
+    parent.append(element);
+    return element;
+  }
+  function release() {
+    for (const stub of document.querySelectorAll("[data-stub]")) stub.remove();
+    room.top = room.bottom = 0;
+    makeRoom();
+    for (const control of document.querySelectorAll(CONTROLS)) rest(control);
+  }
+  function steadily(change) {
+    const focused = document.activeElement || body, shown = new Map(), before = new Map();
+    const parents = [];
+    for (let each = focused; each; each = each.parentElement) parents.push(each);
+    for (const each of document.querySelectorAll("#main :is(" + CONTROLS + ", a, summary, input, textarea, select, " + ENTRIES + ", .card)")) {
+      const box = each.getBoundingClientRect();
+      if (box.height && box.bottom > 0 && box.top < innerHeight) shown.set(each, box);
+    }
+    for (const each of document.querySelectorAll(CONTROLS)) before.set(each, [each.getBoundingClientRect(), meaningOf(each)]);
+    // Of what is looked at: what the pointer is on, what has the focus, what is in the middle; the innermost first.
+    const apart = (each) => { const { top, bottom } = shown.get(each); return Math.max(top - innerHeight / 2, innerHeight / 2 - bottom, 0); };
+    const looked = [...document.querySelectorAll(":hover")].reverse().concat(focused).filter((each) => shown.has(each))
+      .concat([...shown.keys()].reverse().sort((one, other) => apart(one) - apart(other)));
+    change();
+    const anchor = looked.find((each) => each.isConnected && each.getClientRects().length);
+    if (anchor) shift(anchor.getBoundingClientRect().top - shown.get(anchor).top);
+    for (const control of document.querySelectorAll(CONTROLS)) {
+      const [box, meaning] = before.get(control) || [], now = control.getBoundingClientRect();
+      if (!box || Math.hypot(box.left - now.left, box.top - now.top) > 2 || meaning !== meaningOf(control)) rest(control);
+    }
+    if (!focused.isConnected) moveFocus(parents);
+  }
+  // Scrolls by what the content above has grown or shrunk; where the page ends, makes room.
+  function shift(by) {
+    if (Math.abs(by) < 1) return;
+    const filled = Math.min(Math.max(by, 0), room.top), lack = Math.max(-by - scrollY, 0);
+    const wanted = scrollY + by - filled + lack;
+    room.top += lack - filled;
+    makeRoom();
+    room.bottom += Math.max(wanted + innerHeight - document.documentElement.scrollHeight, 0);
+    makeRoom();
+    scrollTo({ top: wanted, behavior: "instant" });
+  }
+  function makeRoom() {
+    document.getElementById("notices").style.marginBottom = room.top + "px";
+    body.style.paddingBottom = room.bottom + "px";
+  }
+  function meaningOf(control) {
+    const sent = control.form ? [...control.form.querySelectorAll("input[type=hidden]:not([name=csrf], [name=form_key])")] : [];
+    return [control.textContent, control.value, control.form && control.form.getAttribute("action"), ...sent.map((field) => field.value)].join("\n");
+  }
+  function rest(control) {
+    clearTimeout(resting.get(control));
+    control.setAttribute("aria-disabled", "true");
+    resting.set(control, setTimeout(() => { resting.delete(control); control.removeAttribute("aria-disabled"); }, SETTLE_MS));
+  }
+  function controlOf(event) {
+    const pressed = event.target.closest("button, label, input");
+    return pressed && (pressed.control || pressed);
+  }
+  // Without a focus of its choosing, what a person goes on typing is no shortcut.
+  function moveFocus(parents) {
+    const home = parents.map((each) => stubs.get(each) || each).find((each) => each.isConnected && each.closest("#main > *"));
+    if (home) { home.tabIndex = -1; home.focus({ preventScroll: true }); }
+    isFocusLost = true;
+  }
+  document.addEventListener("focusin", () => { isFocusLost = false; });
+  document.addEventListener("pointerdown", (event) => {
+    isFocusLost = false;
+    pressedEarly = resting.has(controlOf(event)) ? controlOf(event) : null;
+  }, true);
+  document.addEventListener("click", (event) => {
+    const control = controlOf(event);
+    if (!control || !(resting.has(control) || control === pressedEarly)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const hint = document.getElementById("hint");
+    hint.textContent = "That had just moved or appeared. Press it again if you mean it.";
+    clearTimeout(Number(hint.dataset.timer));
+    hint.dataset.timer = setTimeout(() => { hint.textContent = ""; }, 4000);
+  }, true);
 
   // ---- Times: the distance from now, the full local time on hover ----
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -192,14 +304,15 @@
       if (time.title !== title) time.title = title;
     }
   }
-  const allTimes = () => writeTimes(document.querySelectorAll("time[datetime]"));
+  const timesNow = (selector) => steadily(() => writeTimes(document.querySelectorAll(selector)));
+  const allTimes = () => timesNow("time[datetime]");
   // What has lasted for seconds is written every second, everything else now and then.
   let tick = 0;
   setInterval(() => {
     if (document.hidden) return;
     tick += 1;
     if (tick % 5 === 0) allTimes();
-    else writeTimes(document.querySelectorAll("time[data-since]"));
+    else if (document.querySelector("time[data-since]")) timesNow("time[data-since]");
   }, 1000);
   printed.addEventListener("change", allTimes); // on paper "5 min ago" says nothing
 
@@ -207,7 +320,7 @@
   let isGoing = false;
   document.addEventListener("keydown", (event) => {
     const dialog = document.getElementById("keys");
-    if (event.ctrlKey || event.metaKey || event.altKey || !dialog || dialog.open) return;
+    if (isFocusLost || event.ctrlKey || event.metaKey || event.altKey || !dialog || dialog.open) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
       return;
@@ -249,5 +362,8 @@
   body.classList.add("has-script");
   if (body.dataset.address) standAt(body.dataset.address);
   allTimes();
+  const [arrival] = performance.getEntriesByType("navigation");
+  // After an action another card stands where its button was: a second press was not meant for that.
+  if (arrival && arrival.redirectCount) release();
   open();
 })();
