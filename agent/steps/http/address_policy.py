@@ -121,6 +121,24 @@ def _not_connected(host: str, port: int, problem: Exception) -> str:
     return f"{remote} cannot be reached: {problem}"
 
 
+async def allowed_addresses(policy: AddressPolicy, host: str, port: int) -> list[Address]:
+    """Resolve a name; raise `AddressRefusedError` where the policy allows none of its addresses."""
+    try:
+        loop = asyncio.get_running_loop()
+        entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
+    addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
+    allowed = [address for address in addresses if policy.allows(host, address)]
+    if not allowed:
+        shown = ", ".join(sorted({str(address) for address in addresses}))
+        raise AddressRefusedError(
+            f"{host} ({shown}) is not a public address; `http.allow_private` in the configuration"
+            " lists the private addresses that steps may reach"
+        )
+    return list(dict.fromkeys(allowed))
+
+
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Resolves names, checks the addresses, and connects to exactly the checked addresses.
 
@@ -140,7 +158,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         problem: Exception | None = None
-        for address in await self._addresses(host, port):
+        for address in await allowed_addresses(self._policy, host, port):
             try:
                 return await self._inner.connect_tcp(
                     str(address), port, timeout, local_address, socket_options
@@ -163,19 +181,3 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-    async def _addresses(self, host: str, port: int) -> list[Address]:
-        loop = asyncio.get_running_loop()
-        try:
-            entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
-        addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in entries]
-        allowed = [address for address in addresses if self._policy.allows(host, address)]
-        if not allowed:
-            shown = ", ".join(sorted({str(address) for address in addresses}))
-            raise AddressRefusedError(
-                f"{host} ({shown}) is not a public address; `http.allow_private` in the configuration"
-                " lists the private addresses that steps may reach"
-            )
-        return list(dict.fromkeys(allowed))

@@ -7,6 +7,10 @@ its key has the number of the change. The key of a tag is its name and commit. W
 subject, author and date of the commit.
 
 The credentials are those that git finds without asking: a credential helper, an SSH key or agent.
+
+The address policy of the `http` step holds for http, https and git: the checked addresses are the ones that git
+connects to, and redirects are refused, since git would follow them anywhere. SSH goes where the configuration of
+SSH says, and knows no redirects.
 """
 
 import fnmatch
@@ -14,9 +18,13 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpcore
 
 from agent.core.ids import canonical_json, content_hash
 from agent.steps.attempt.secrets import Secrets, references
+from agent.steps.http.address_policy import AddressPolicy, AddressRefusedError, allowed_addresses
 from agent.steps.process.environment import environment_of_watcher
 from agent.steps.types.errors import DefiniteFailure
 from agent.triggers.watchers import program
@@ -49,6 +57,9 @@ _PEELED: Final = "^{}"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _HELPER: Final = re.compile(r"[A-Za-z0-9+.-]*::")
 _SCP_LIKE: Final = re.compile(r"[^/]+:")
+_GUARDED_PORTS: Final = {"http": 80, "https": 443, "git": 9418}
+"""Transports that the address policy holds for, with their ports."""
+_REDIRECTED: Final = re.compile(r"returned error: 30\d")
 _USER: Final = re.compile(r"(?<=://)[^/\s@]*@")
 
 
@@ -190,7 +201,8 @@ async def _list(repository: _Repository, has_tags: bool, context: PollContext) -
     patterns = ["HEAD", f"{_HEADS}*", *([f"{_TAGS}*"] if has_tags else [])]
     # Sorted as versions are, so that the latest tag comes last.
     arguments = ["ls-remote", "--symref", "--sort=version:refname", "--", repository.address]
-    output = await _run([*arguments, *patterns], repository, context)
+    options = await _guard(repository, context)
+    output = await _run([*options, *arguments, *patterns], repository, context)
     refs = _Refs()
     for line in output.decode("utf-8", "surrogateescape").split("\n"):
         value, _, name = line.partition("\t")
@@ -199,6 +211,31 @@ async def _list(repository: _Repository, has_tags: bool, context: PollContext) -
         elif _COMMIT.match(value):
             _add(refs, value, storable(name))
     return refs
+
+
+async def _guard(repository: _Repository, context: PollContext) -> list[str]:
+    """Return the options that keep git at the addresses that the policy allows."""
+    try:
+        parts = urlsplit(repository.address)
+        port = parts.port or _GUARDED_PORTS.get(parts.scheme.lower())
+    except ValueError as error:
+        raise SourceError(f"url: {error}") from None
+    if repository.path is not None or port is None or parts.hostname is None:
+        return []
+    if parts.scheme.lower() not in _GUARDED_PORTS:
+        return []
+    options = ["-c", "http.followRedirects=false"]
+    try:
+        policy = AddressPolicy(context.limits.allow_private)
+        addresses = await allowed_addresses(policy, parts.hostname, port)
+    except AddressRefusedError as error:
+        raise SourceError(f"{repository.shown}: {error}") from None
+    except httpcore.ConnectError:
+        # A proxy may know the name; else git says the same.
+        return options
+    shown = ",".join(f"[{one}]" if one.version == 6 else str(one) for one in addresses)
+    # Versions of git before 2.37 do not know it, and resolve the name again.
+    return [*options, "-c", f"http.curloptResolve={parts.hostname}:{port}:{shown}"]
 
 
 def _add(refs: _Refs, commit: str, name: str) -> None:
@@ -288,7 +325,7 @@ async def _describe(
 async def _run(arguments: list[str], repository: _Repository, context: PollContext) -> bytes:
     env = environment_of_watcher(_SETTINGS, (*_INHERITED, *context.limits.inherit))
     git = program.Program(
-        name=f"git {'ls-remote' if arguments[0] == 'ls-remote' else 'log'} of {repository.shown}",
+        name=f"git {'ls-remote' if 'ls-remote' in arguments else 'log'} of {repository.shown}",
         argv=["git", *arguments],
         env=env,
         # Not inside of a repository, whose configuration would count.
@@ -299,5 +336,7 @@ async def _run(arguments: list[str], repository: _Repository, context: PollConte
         completed = await program.run(git, context)
     except SourceError as error:
         text = _USER.sub("", str(error))
+        if _REDIRECTED.search(text):
+            text += "\nIt is a redirect, and git would follow it anywhere: write the new address as `url`"
         raise SourceError(text, retry_seconds=error.retry_seconds) from None
     return completed.stdout

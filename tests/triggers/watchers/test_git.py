@@ -1,15 +1,21 @@
 """The source `git`: what moved in a real repository, and what git is never allowed to do."""
 
+import asyncio
 import os
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.steps.http.address_policy import Address, AddressPolicy
 from agent.steps.process import processes
+from agent.triggers.watchers import git
 from agent.triggers.watchers.source import SourceError
 from tests.support.file_polls import Watching
+from tests.support.http_server import Server, answer, serving
+from tests.support.watching import LOOPBACK
 
 DATE = "2026-01-02T03:04:05+00:00"
 AUTHOR = "A Person <person@example.com>"
@@ -267,6 +273,70 @@ def test_addresses_that_are_options_or_commands_are_refused(url: str) -> None:
         watching(url).poll()
 
 
+REFS = f"{'1' * 40}\trefs/heads/main\n".encode()
+HEAD = b"ref: refs/heads/main\n"
+
+
+def serve_repository(server: Server) -> None:
+    """Serve a repository as files, as any web server can."""
+    server.routes["/x.git/info/refs"] = answer(200, REFS)
+    server.routes["/x.git/HEAD"] = answer(200, HEAD)
+
+
+def test_git_reaches_the_checked_address_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what the name resolves to a moment later: here nobody but the check knows it."""
+    asked: list[str] = []
+
+    async def allowed(policy: AddressPolicy, host: str, _port: int) -> list[Address]:
+        asked.append(host)
+        return [ip_address("127.0.0.1")]
+
+    monkeypatch.setattr(git, "allowed_addresses", allowed)
+
+    async def story() -> None:
+        async with serving() as server:
+            serve_repository(server)
+            watcher = watching(server.url("/x.git", "repository.invalid"))
+            assert moved(await watcher.poll_once()) == [("refs/heads/main", "1" * 40, None)]
+
+    asyncio.run(story())
+    assert asked == ["repository.invalid"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "git"])
+def test_a_private_address_needs_leave(scheme: str) -> None:
+    """The address policy of the `http` step holds for git too."""
+
+    async def story() -> None:
+        async with serving() as server:
+            serve_repository(server)
+            url = server.url("/x.git").replace("http", scheme)
+            with pytest.raises(SourceError, match=r"127\.0\.0\.1 .* `http\.allow_private`"):
+                await watching(url).poll_once()
+            assert server.received == []
+
+    asyncio.run(story())
+
+
+def test_redirects_are_refused() -> None:
+    """Git would follow one to any address: the message says what to write instead."""
+
+    async def story() -> None:
+        async with serving() as server:
+            serve_repository(server)
+            target = server.url("/x.git/info/refs", "localhost")
+            server.routes["/old.git/info/refs"] = answer(302, b"", {"Location": target})
+            watcher = watching(server.url("/old.git"))
+            watcher.limits = LOOPBACK
+            with pytest.raises(SourceError, match=r"redirect, .* write the new address as `url`"):
+                await watcher.poll_once()
+            assert [request.target.split("?")[0] for request in server.received] == [
+                "/old.git/info/refs"
+            ]
+
+    asyncio.run(story())
+
+
 def test_git_runs_no_program_that_an_address_or_a_configuration_names(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -308,8 +378,10 @@ def test_passwords_in_an_address_are_not_shown(
     git.write_text('#!/bin/sh\necho "fatal: $@" >&2\nexit 128\n')
     git.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    watcher = watching("https://person:hunter2@127.0.0.1:9/x.git")
+    watcher.limits = LOOPBACK
     with pytest.raises(SourceError) as failed:
-        watching("https://person:hunter2@127.0.0.1:9/x.git").poll()
+        watcher.poll()
     assert "hunter2" not in str(failed.value) and "-- https://127.0.0.1:9/x.git" in str(
         failed.value
     )
