@@ -2,7 +2,7 @@
 
 A poll that hangs or blocks delays no commit. Its items are planned and recorded by `fire`, which
 compares the trigger's version: of two daemons that polled the same watcher, the later one's result is
-discarded. On PostgreSQL a lease keeps a second daemon from polling meanwhile.
+discarded. On PostgreSQL a lease keeps a second daemon from polling meanwhile, as long as its owner lives.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from agent.store.db.database import Database, StoreError
 from agent.store.db.json_values import NotPlainJsonError, decode, encode
 from agent.store.engine import firing_rows, trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
+from agent.tasks.rescue.failure_detector import has_ended
 from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
@@ -43,6 +45,8 @@ MOST_ITEMS: Final = 100_000
 MAX_KEY_CHARS: Final = 500
 MAX_ITEM_BYTES: Final = 262_144
 _LEASE_EXTRA_SECONDS: Final = 30.0
+_LOOK_AGAIN_SECONDS: Final = 2.0
+"""How soon a watcher is looked at again that another daemon polls, or polled when it died."""
 
 
 @dataclass(slots=True)
@@ -53,7 +57,10 @@ class WatchRunner:
     clock: Clock
     limits: Limits
     fire: Fire
-    owner: str = field(default_factory=lambda: f"{socket.gethostname()}/{new_id()}")
+    worker_id: Callable[[], str] = str
+    """The identity of the daemon's worker, by which others learn that it has died; empty without one."""
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}/{new_id()}")
+    """The owner of leases while there is no worker."""
     resources: dict[str, Any] = field(default_factory=dict)
     on_done: Callable[[], None] | None = None
     """Called after each poll."""
@@ -71,8 +78,7 @@ class WatchRunner:
         room = MOST_POLLS - len(self.polling)
         if room <= 0:
             return 0
-        rows = await asyncio.to_thread(self._due, self.clock.now(), room + len(self.polling))
-        chosen = [row for row in rows if row.id not in self.polling][:room]
+        chosen = await asyncio.to_thread(self._due, self.clock.now(), room)
         for row in chosen:
             self._start(row.id, self.poll_and_record(row))
         return len(chosen)
@@ -133,23 +139,51 @@ class WatchRunner:
         """
         if len(self.polling) >= MOST_POLLS:
             return None
+        now = self.clock.now()
+        again = now + int(_LOOK_AGAIN_SECONDS * SECOND)
+        times = [
+            max(row.next_at or now, again) if self._is_leased(row, now) else row.next_at or now
+            for row in self._next_rows(2**62)
+        ]
+        return min(times, default=None)
+
+    def _next_rows(self, until: int) -> list[TriggerRow]:
+        """Return the watchers that are due next, and are not polled here.
+
+        More than one daemon polls at once: what another one polls must not hide the others.
+        """
         with self.reader.connect() as connection:
-            rows = trigger_rows.due(connection, WATCH, 2**62, len(self.polling) + 1)
-        times = [row.next_at for row in rows if row.id not in self.polling]
-        return times[0] if times else None
+            return trigger_rows.due(
+                connection, WATCH, until, 2 * MOST_POLLS, left_out=list(self.polling)
+            )
 
     def _due(self, now: int, most: int) -> list[TriggerRow]:
-        with self.reader.connect() as connection:
-            rows = trigger_rows.due(connection, WATCH, now, most)
+        rows = self._next_rows(now)
         if self.database.is_sqlite:
-            return rows
-        return [row for row in rows if self._lease(row, now)]
+            return rows[:most]
+        return list(islice((row for row in rows if self._lease(row, now)), most))
+
+    def _is_leased(self, row: TriggerRow, now: int) -> bool:
+        return (
+            row.owner not in (None, self._owner)
+            and row.owned_until is not None
+            and row.owned_until >= now
+        )
+
+    @property
+    def _owner(self) -> str:
+        return self.worker_id() or self.name
 
     def _lease(self, row: TriggerRow, now: int) -> bool:
         timeout = decode(row.spec).get("timeout_seconds", 60.0)
         until = now + int((timeout + _LEASE_EXTRA_SECONDS) * SECOND)
+        ended = None
+        if self._is_leased(row, now):
+            assert row.owner is not None
+            with self.reader.connect() as connection:
+                ended = row.owner if has_ended(connection, row.owner) else None
         with self.database.connect("writer") as tx, tx.transaction():
-            return trigger_rows.lease(tx, row.id, row.version, self.owner, now, until)
+            return trigger_rows.lease(tx, row.id, row.version, self._owner, now, until, ended)
 
     async def poll_and_record(self, row: TriggerRow) -> None:
         """Poll one watcher and record its items, or its failure."""

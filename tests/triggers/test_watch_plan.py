@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import os
+from functools import partial
+from socket import gethostname
 from typing import Any
 
 import pytest
 
 from agent.core.clock import SECOND
 from agent.steps.attempt.services import Limits
-from agent.store.engine import trigger_rows
+from agent.steps.process.processes import start_time
+from agent.store.engine import trigger_rows, workers
 from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.triggers import watch_runner
 from agent.triggers.watch_runner import WatchRunner
@@ -382,6 +386,40 @@ def test_a_lease_is_taken_once_and_ends(watching: Watching) -> None:
     assert not lease("first", 93)
     assert lease("second", 365 * DAY)
     assert lease("first", 100)
+
+
+@pytest.mark.parametrize("how", ["dead", "gone"])
+def test_the_lease_of_an_agent_that_has_ended_is_free(watching: Watching, how: str) -> None:
+    """Others poll at once what a dead worker polled; what a living one polls they look at again soon."""
+    watching.define()
+    bench = watching.bench
+    if bench.database.is_sqlite:
+        pytest.skip("one agent has the database for itself")
+    started = start_time(os.getpid()) or ""
+    with bench.database.connect("writer") as tx, tx.transaction():
+        for worker_id in ("first", "second"):
+            workers.enroll(tx, worker_id, gethostname(), os.getpid(), started, bench.now)
+
+    async def fire(update: TriggerUpdate) -> FireResult:
+        return bench.fire(update)
+
+    runners = [
+        WatchRunner(bench.database, bench.still, Limits(), fire, worker_id=partial(str, name))
+        for name in ("first", "second")
+    ]
+    (row,) = runners[0]._due(bench.now, 1)
+    assert runners[1]._due(bench.now, 1) == []
+    assert runners[1].next_time() == bench.now + 2 * SECOND
+    with bench.database.connect("writer") as tx, tx.transaction():
+        if how == "dead":
+            workers.retire(tx, "first", bench.now, "worker.died")
+        else:
+            tx.execute("UPDATE workers SET process_started = 'before' WHERE id = 'first'")
+    (found,) = runners[1]._due(bench.now, 1)
+    assert (found.id, found.owner) == (row.id, "first")
+    assert bench.row.owner == "second"
+    for runner in runners:
+        runner.reader.close()
 
 
 def test_of_two_polls_from_one_row_the_later_is_discarded(watching: Watching) -> None:

@@ -51,7 +51,9 @@ class TriggerJobs:
         self._jobs = jobs
         self._loop = asyncio.get_running_loop()
         self._schedules = SchedulePass(database, database.clock, settings.budget)
-        self._watchers = WatchThread(settings, database, self._fire_from_thread, self._on_poll)
+        self._watchers = WatchThread(
+            settings, database, self._fire_from_thread, self._on_poll, lambda: worker.worker_id
+        )
         self._is_ready = False
         self._is_refreshing = False
         self._firing = asyncio.Lock()
@@ -196,10 +198,16 @@ class WatchThread:
         database: Database,
         fire: Callable[[TriggerUpdate], Any],
         on_poll: Callable[[], None],
+        worker_id: Callable[[], str] = str,
     ) -> None:
         self._on_poll = on_poll
         self._runner = WatchRunner(
-            database, database.clock, bootstrap.limits_of(settings), fire, on_done=on_poll
+            database,
+            database.clock,
+            bootstrap.limits_of(settings),
+            fire,
+            on_done=on_poll,
+            worker_id=worker_id,
         )
         self._listeners = WatchListeners(self._runner)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -293,15 +293,27 @@ def last_endings(tx: Connection, trigger_id: str, since: int, most: int) -> list
     return [str(row[0]) for row in rows]
 
 
-def lease(tx: Connection, trigger_id: str, version: int, owner: str, now: int, until: int) -> bool:
-    """Take the right to poll a watcher, unless another daemon has it; return whether that worked."""
+def lease(
+    tx: Connection,
+    trigger_id: str,
+    version: int,
+    owner: str,
+    now: int,
+    until: int,
+    ended: str | None = None,
+) -> bool:
+    """Take the right to poll a watcher, unless another daemon has it; return whether that worked.
+
+    `ended` is an owner that polls no more.
+    """
     changed = tx.execute(
         "UPDATE triggers SET owner = :owner, owned_until = :until WHERE id = :id"
-        " AND version = :version AND (owner IS NULL OR owner = :owner OR owned_until < :now"
-        " OR owned_until > :furthest)",
+        " AND version = :version AND (owner IS NULL OR owner IN (:owner, :ended)"
+        " OR owned_until < :now OR owned_until > :furthest)",
         id=trigger_id,
         version=version,
         owner=owner,
+        ended=ended or owner,
         now=now,
         until=until,
         # A lease that is longer than any was taken by a clock that ran ahead.

@@ -63,6 +63,15 @@ def live_workers(connection: Connection) -> list[tuple[Any, ...]]:
     )
 
 
+def find(connection: Connection, worker_id: str) -> tuple[bool, str, int, str] | None:
+    """Return of a worker whether it is dead, its host, its process id and when that process started."""
+    rows = connection.query(
+        "SELECT dead = 1, host, process_id, process_started FROM workers WHERE id = :id",
+        id=worker_id,
+    )
+    return (bool(rows[0][0]), rows[0][1], rows[0][2], rows[0][3]) if rows else None
+
+
 def dead_owners(connection: Connection) -> list[str]:
     """Return dead workers that still own steps."""
     rows = connection.query(

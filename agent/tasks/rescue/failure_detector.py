@@ -5,7 +5,24 @@ the observer's last check counts as at most a third of the lease. So a closed la
 the database kills no worker, and an observer that checks rarely still detects a death in the end.
 """
 
+import socket
 from collections.abc import Iterable
+
+from agent.steps.process.processes import is_running
+from agent.store.db.database import Connection
+from agent.store.engine import workers
+
+
+def has_ended(connection: Connection, worker_id: str) -> bool:
+    """Whether a worker is dead on record, or its process on this machine has ended.
+
+    Where two machines have one name it may be wrong about a living one: only for what a second worker may do too.
+    """
+    found = workers.find(connection, worker_id)
+    if found is None:
+        return False
+    is_dead, host, process_id, started = found
+    return is_dead or (host == socket.gethostname() and not is_running(process_id, started))
 
 
 class FailureDetector:

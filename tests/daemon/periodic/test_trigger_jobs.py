@@ -97,3 +97,29 @@ def test_what_a_killed_daemon_missed_is_recorded(cli: Cli) -> None:
     assert nominals == sorted(set(nominals)), "an instant has two fates"
     assert nominals == list(range(nominals[0], nominals[-1] + 1, 200_000)), "one has none"
     assert nominals[-1] > killed_at * 1_000_000
+
+
+HANGING = """\
+name: hanging
+on:
+  watch:
+    - {id: it, every: 1h, timeout: 10m, command: [sh, -c, "echo >> polls; test -e go || exec sleep 600"]}
+steps: {rest: {wait: 1s}}
+"""
+
+
+def test_a_poll_of_a_killed_agent_is_free_for_the_next_one(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """On PostgreSQL its lease lasts longer than the timeout of the poll: the next agent does not wait for it."""
+    cli = Cli(tmp_path, AGENT_DATABASE__URL=postgres_url, AGENT_SERVER__PORT="0")
+    cli.write("workflows/hanging.yaml", HANGING)
+    polls = tmp_path / "workflows" / "polls"
+    with cli.daemon() as daemon:
+        cli.wait_for(polls.exists)
+        daemon.kill()
+        daemon.wait(10)
+    cli.write("workflows/go", "")
+    with cli.daemon():
+        cli.wait_for(lambda: len(polls.read_text().splitlines()) == 2)
+        cli.wait_for(lambda: cli("watchers", "--json").json[0]["polls"] == 1)
