@@ -284,7 +284,7 @@ def serve_repository(server: Server) -> None:
 
 
 def test_git_reaches_the_checked_address_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what the name resolves to a moment later: here nobody but the check knows it."""
+    """Not what the name resolves to a moment later: here only the check knows it."""
     asked: list[str] = []
 
     async def allowed(policy: AddressPolicy, host: str, _port: int) -> list[Address]:
