@@ -10,7 +10,11 @@ Found = dict[str, Any]
 
 MAX_STEPS: Final = 2000
 MAX_ITEMS: Final = 60
-MAX_CHANGES: Final = 3000
+MAX_CHANGES: Final = 8000
+MAX_CHANGED_ITEMS: Final = 1000
+"""Of a task with more items than this, `item_runs` replaces the changes of each."""
+_RUNS: Final = 200
+"""The parts of a task's time in which items that start together are one run."""
 MAX_RELATIVES: Final = 50
 
 _STEP_NAMES: Final = (
@@ -107,22 +111,57 @@ def open_items(connection: Connection, task_id: str) -> list[Found]:
     return _named(_STEP_NAMES, rows)
 
 
-def step_changes(connection: Connection, task_id: str) -> list[tuple[str, int, int, str, int]]:
-    """Return (step id, index, attempt, type, at) of the events of steps and items, in order.
+def has_many_items(connection: Connection, task_id: str) -> bool:
+    """Whether a task has too many items for the changes of each."""
+    rows = connection.query(
+        "SELECT count(*) FROM (SELECT 1 FROM steps WHERE task_id = :id AND parallel_index >= 0"
+        " LIMIT :most) AS s",
+        id=task_id,
+        most=MAX_CHANGED_ITEMS + 1,
+    )
+    return int(rows[0][0]) > MAX_CHANGED_ITEMS
+
+
+def step_changes(
+    connection: Connection, task_id: str, *, with_items: bool
+) -> list[tuple[str, int, int, str, int]]:
+    """Return (step id, index, attempt, type, at) of the events of steps, and of items, in order.
 
     Of a task with more changes, the first ones are returned.
     """
     rows = connection.query(
         'SELECT e.step_id, s."index", e.attempt, e.type, e.at FROM events AS e'
         " JOIN steps AS s ON s.id = e.step_id WHERE e.task_id = :id"
-        f" AND e.type IN {connection.sql.ids()} ORDER BY e.seq LIMIT :limit",
+        f" AND e.type IN {connection.sql.ids()} AND s.parallel_index <= :last"
+        " ORDER BY e.seq LIMIT :limit",
         id=task_id,
         ids=set_of(_CHANGES),
+        last=2**31 if with_items else -1,
         limit=MAX_CHANGES,
     )
     return [
         (str(step), int(index), int(attempt), kind, int(at))
         for step, index, attempt, kind, at in rows
+    ]
+
+
+def item_runs(
+    connection: Connection, task_id: str, start: int, end: int
+) -> list[tuple[int, str, int, int, int]]:
+    """Return (index, status, number, first start, last end) of items of one status that start together."""
+    rows = connection.query(
+        'SELECT "index", status, count(*), min(started_at), max(coalesce(ended_at, :end))'
+        " FROM steps WHERE task_id = :id AND parallel_index >= 0 AND started_at IS NOT NULL"
+        " AND status <> 'pending' GROUP BY \"index\", status, (started_at - :start) / :length"
+        ' ORDER BY "index", min(started_at)',
+        id=task_id,
+        start=start,
+        end=end,
+        length=max((end - start) // _RUNS, 1),
+    )
+    return [
+        (int(index), str(status), int(number), int(first), int(last))
+        for index, status, number, first, last in rows
     ]
 
 

@@ -24,7 +24,7 @@ _MOST_GATHERED: Final = 200
 """Items of a group whose outputs a page still puts together."""
 
 
-def task_overview(connection: Connection, task_id: str, graphs: GraphCache) -> Document:
+def task_overview(connection: Connection, task_id: str, graphs: GraphCache, now: int) -> Document:
     """Return a task with its steps, its relatives and what happened to its steps."""
     task = views.task(connection, task_id)
     if task is None:
@@ -70,7 +70,18 @@ def task_overview(connection: Connection, task_id: str, graphs: GraphCache) -> D
         "step_count": len(graph.steps),
         "children": [_relative(row) for row in overview.children(connection, task_id)],
         "successors": [_relative(row) for row in overview.successors(connection, task_id)],
-        "changes": overview.step_changes(connection, task_id),
+        **history(connection, task, now),
+    }
+
+
+def history(connection: Connection, task: dict[str, Any], now: int) -> Document:
+    """Return when the steps and items of a task's row ran and waited."""
+    is_wide = overview.has_many_items(connection, task["id"])
+    start, end = task["started_at"] or task["created_at"], task["ended_at"] or now
+    return {
+        "ended_at": to_iso(task["ended_at"]),
+        "changes": overview.step_changes(connection, task["id"], with_items=not is_wide),
+        "item_runs": overview.item_runs(connection, task["id"], start, end) if is_wide else [],
     }
 
 

@@ -19,7 +19,7 @@ def _overview(engine: Engine, task_id: str) -> tuple[dict[str, Any], int]:
     graphs = GraphCache()
     with engine.database.connect("reader") as connection:
         asked = record_statements(connection)
-        document = task_overview(connection, task_id, graphs)
+        document = task_overview(connection, task_id, graphs, 0)
     return document, len(asked)
 
 
@@ -41,6 +41,24 @@ def test_a_group_is_counts_and_not_items(engine: Engine) -> None:
     assert large["steps"][1]["items"] == {"succeeded": 120}
     assert large["items"] == []
     assert large["steps"][1]["depends_on"] == [0]
+
+
+def test_of_many_items_the_times_are_read_together(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one by one, and none is left out; steps keep their changes."""
+    task_id = engine.run(_grouped(30))["id"]
+    each, _ = _overview(engine, task_id)
+    assert len({step_id for step_id, *_ in each["changes"]}) == 33
+    assert each["item_runs"] == []
+    monkeypatch.setattr(overview, "MAX_CHANGED_ITEMS", 29)
+    together, _ = _overview(engine, task_id)
+    assert len({step_id for step_id, *_ in together["changes"]}) == 3
+    runs = together["item_runs"]
+    assert {(index, status) for index, status, *_ in runs} == {(1, "succeeded")}
+    assert sum(number for _, _, number, _, _ in runs) == 30
+    times = [at for _, index, _, _, at in each["changes"] if index == 1]
+    assert max(times) >= max(end for *_, end in runs) >= min(start for *_, start, _ in runs)
 
 
 def test_failed_items_are_listed_up_to_a_bound(engine: Engine) -> None:

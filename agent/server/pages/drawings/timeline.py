@@ -10,8 +10,10 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from agent.core.clock import SECOND
 
 SHOWN_ROWS: Final = 15
 """Rows that a page shows unfolded."""
@@ -49,6 +51,10 @@ class TimelineRow:
     depth: int = 0
     href: str = ""
     detail: str = ""
+    seconds: float | None = None
+    """How long it ran, once it has ended."""
+    since: str | None = None
+    """When it began, while it runs or waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +94,6 @@ class DrawnRow:
     row: TimelineRow
     bars: list[Bar]
 
-    @property
-    def ran_microseconds(self) -> int | None:
-        """How long something of it ran; None where it only waited."""
-        ran = [span for span in self.row.spans if not span.is_wait]
-        if not ran:
-            return None
-        busy = _busy(ran, min(span.start for span in ran), max(span.end for span in ran))
-        return sum(end - start for start, end in busy)
-
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -112,6 +109,35 @@ class Timeline:
     @property
     def shown(self) -> int:
         return SHOWN_ROWS
+
+
+def ran_seconds(spans: Sequence[Span]) -> float | None:
+    """Return how long something ran, once where several did; None where it only waited."""
+    ran = [span for span in spans if not span.is_wait]
+    if not ran:
+        return None
+    first, last = min(span.start for span in ran), max(span.end for span in ran)
+    return _active(_busy(ran, first, last)) / SECOND
+
+
+def joined(spans: Sequence[Span], most: int) -> tuple[Span, ...]:
+    """Return spans over the same time, not many more than a number: close ones of one status become one."""
+    if len(spans) <= most:
+        return tuple(spans)
+    first = min(span.start for span in spans)
+    part = max((max(span.end for span in spans) - first) // most, 1)
+    close: dict[tuple[str, bool, int], list[Span]] = {}
+    for span in spans:
+        close.setdefault((span.status, span.is_wait, (span.start - first) // part), []).append(span)
+    return tuple(
+        replace(
+            each[0],
+            start=min(span.start for span in each),
+            end=max(span.end for span in each),
+            label=each[0].label if len(each) == 1 else f"{len(each)} together",
+        )
+        for each in close.values()
+    )
 
 
 def draw_timeline(rows: Sequence[TimelineRow], left_out: int = 0) -> Timeline:

@@ -32,7 +32,9 @@ pages = PageRegistry("fork")
 def fork_page(connection: Connection, request: PageRequest) -> Document:
     """Return the steps to start from, and the effects that a fork from the chosen one repeats."""
     graphs = request.context.graphs
-    task = task_overview.task_overview(connection, request.params["task_id"], graphs)
+    task = task_overview.task_overview(
+        connection, request.params["task_id"], graphs, request.context.database.clock.now()
+    )
     graph = graphs.get(connection, task["workflow"], task["version"])
     first_step = request.query.get("from") or request.typed.get("from", "")
     chosen = graph.index_of.get(first_step, _first_choice(task))

@@ -47,7 +47,7 @@ def log_page(connection: Connection, request: PageRequest) -> Document:
     pieces = task_documents.step_logs(
         connection, task_id, name, attempt, 0, most + 1, before or _LAST, search
     )
-    shown = end_of(pieces[-most:], _PAGE)
+    shown = end_of(pieces[-most:], _PAGE, is_whole=True)
     has_more = len(shown) < len(pieces)
     return {
         "task": task_id,
@@ -99,15 +99,20 @@ async def log_file(request: Request) -> Response:
     )
 
 
-def end_of(pieces: Sequence[Document], most: int) -> list[Document]:
-    """Return the pieces at the end of a log with this many characters; the first one may be cut."""
+def end_of(pieces: Sequence[Document], most: int, *, is_whole: bool = False) -> list[Document]:
+    """Return the end of a log in this many characters: the first piece is cut at a line.
+
+    Of whole pieces there is at least one, however long it is.
+    """
     kept = list[Document]()
     for piece in reversed(pieces):
         text = piece["text"]
         if len(text) > most:
-            if not kept:
-                _, _, lines = text[-most:].partition("\n")
-                kept.append({**piece, "text": lines or text[-most:]})
+            lines = text[-most:].partition("\n")[2] or ("" if kept else text[-most:])
+            if is_whole and not kept:
+                kept.append(piece)
+            elif lines and not is_whole:
+                kept.append({**piece, "text": lines})
             break
         most -= len(text)
         kept.append(piece)

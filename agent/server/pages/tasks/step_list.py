@@ -104,7 +104,9 @@ def summary(counts: Counter[str]) -> str:
 
 
 def _entry(step: Document, task: Document) -> StepEntry:
-    items = tuple(item for item in task["items"] if item["index"] == step["index"])
+    items = tuple(
+        {**item, "took": took(item)} for item in task["items"] if item["index"] == step["index"]
+    )
     return StepEntry(
         step,
         step_words.shown_status(step, task["status"]),
@@ -112,7 +114,7 @@ def _entry(step: Document, task: Document) -> StepEntry:
         step_words.until(step, task["status"]),
         step_words.attempt(step),
         took(step),
-        _since(step, task["status"]),
+        since(step, task["status"]),
         f"/tasks/{task['id']}/steps/{quote(step['name'], safe='')}",
         items_note(step),
         items,
@@ -120,12 +122,15 @@ def _entry(step: Document, task: Document) -> StepEntry:
 
 
 def took(step: Document) -> str:
-    """Return how long a step took, if it has ended."""
-    seconds = templates.seconds_between(step["started_at"], step["ended_at"])
-    return "" if seconds is None else templates.duration(seconds)
+    """Return how long a step ran, if it has ended; of a kept one, where it ran."""
+    seconds = step["ran_seconds"]
+    if seconds is None:
+        seconds = templates.seconds_between(step["started_at"], step["ended_at"])
+    return "" if seconds is None or step["ended_at"] is None else templates.duration(seconds)
 
 
-def _since(step: Document, task_status: str) -> str | None:
+def since(step: Document, task_status: str) -> str | None:
+    """Return when a step began that runs or waits."""
     is_under_way = step["status"] in ("running", "waiting") and task_status not in TASK_ENDED
     return step["started_at"] if is_under_way else None
 

@@ -6,9 +6,11 @@ from agent.core.waits import UnknownCall
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.framework.renderings import by_task
-from agent.server.pages.tasks import log_page, step_words
+from agent.server.pages.tasks import log_page, step_list, step_words
+from agent.server.pages.tasks.task_drawings import add_durations
 from agent.store.db.database import Connection
-from agent.tasks.read_models import person_waits, step_attempts, transcript
+from agent.store.read import step_views, views
+from agent.tasks.read_models import person_waits, step_attempts, task_overview, transcript
 
 Document = dict[str, Any]
 
@@ -29,6 +31,7 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
         "step": step,
         "reason": step_words.reason(step, "running"),
         "until": step_words.until(step, "running"),
+        "took": _took(connection, step, request.context.database.clock.now()),
         "attempts": attempts,
         "opened": _opened(attempts),
         "calls": calls,
@@ -39,6 +42,18 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
         "live_tasks": [task_id],
         "every_seconds": log_page.live_seconds(connection, task_id, step),
     }
+
+
+def _took(connection: Connection, step: Document, now: int) -> str:
+    """Return how long a step ran, as the page of its task has it."""
+    task = views.task(connection, step["task"])
+    row = step_views.step_by_name(connection, step["task"], step["step"])
+    assert task is not None and row is not None
+    timed = {**step, "index": row["index"], "id": row["id"]}
+    kind, other = ("steps", "items") if row["parallel_index"] < 0 else ("items", "steps")
+    history = task_overview.history(connection, task, now)
+    add_durations({**history, kind: [timed], other: []}, now)
+    return step_list.took(timed)
 
 
 def _bounded(attempt: Document) -> Document:

@@ -13,7 +13,7 @@ from agent.server.pages.tasks import step_words
 from agent.server.pages.tasks.log_page import SHOWN, end_of
 from agent.server.pages.tasks.step_list import step_list
 from agent.server.pages.tasks.task_commands import offered_commands
-from agent.server.pages.tasks.task_drawings import task_graph, task_timeline
+from agent.server.pages.tasks.task_drawings import add_durations, task_graph, task_timeline
 from agent.store.db.database import Connection
 from agent.store.read import overview, step_views
 from agent.tasks.read_models import (
@@ -38,8 +38,9 @@ _EVENTS: Final = 6
 def task_page(connection: Connection, request: PageRequest) -> Document:
     """Return everything about a task, in bounded size."""
     task_id = request.params["task_id"]
-    task = task_overview.task_overview(connection, task_id, request.context.graphs)
     now = request.context.database.clock.now()
+    task = task_overview.task_overview(connection, task_id, request.context.graphs, now)
+    add_durations(task, now)
     failed = _failed_step(task)
     steps = step_list(task)
     budget = _budget(connection, task, request.context.graphs)

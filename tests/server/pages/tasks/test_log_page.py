@@ -167,8 +167,9 @@ def test_every_page_has_the_error_with_the_log(
 
 def test_a_log_is_cut_at_the_beginning_of_a_line() -> None:
     """The end stays whole, however long its last piece is."""
-    pieces = [{"text": "one\n"}, {"text": "two\nthree\n"}]
+    pieces = [{"text": "one\ntwo\n"}, {"text": "three\n"}]
     assert end_of(pieces, 20) == pieces
-    assert end_of(pieces, 10) == pieces[1:]
-    assert end_of(pieces, 8) == [{"text": "three\n"}]
+    assert end_of(pieces, 12) == [{"text": "two\n"}, pieces[1]]
+    assert end_of(pieces, 12, is_whole=True) == end_of(pieces, 7) == pieces[1:]
     assert end_of([{"text": "abcdef"}], 3) == [{"text": "def"}]
+    assert end_of(pieces, 3, is_whole=True) == pieces[1:]

@@ -103,6 +103,19 @@ def test_the_timeline_has_a_bar_for_each_attempt(visitor: httpx.Client, failed: 
     assert row.count('class="bar-run failed"') == 2
 
 
+def test_a_step_took_the_same_time_wherever_it_stands(visitor: httpx.Client, failed: str) -> None:
+    """Both attempts of a step, and all items of a group: in the list, in the timeline, on its page."""
+    text = visitor.get(f"/tasks/{failed}").text
+    for name in ("read", "lines"):
+        (listed,) = re.findall(rf'id="step-{name}".*?step-took number">([^<]+)<', text, re.DOTALL)
+        (drawn,) = re.findall(
+            rf'class="t-name" [^>]*>{name}<.*?t-took number">([^<]+)<', text, re.DOTALL
+        )
+        own = visitor.get(f"/tasks/{failed}/steps/{name}").text
+        (took,) = re.findall(r"· took ([^<·]+?)(?: ·|<)", own)
+        assert listed == drawn == took
+
+
 def test_a_question_is_answered_on_the_page_of_its_task(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:
