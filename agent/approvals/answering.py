@@ -11,23 +11,30 @@ from typing import Final, Literal
 from agent.approvals.permission import Principal, check_answer, check_scope
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.core.ids import request_hash
-from agent.core.state_machine import TASK_ENDED, ApprovalStatus, StepStatus, WorkStatus
+from agent.core.state_machine import (
+    TASK_ENDED,
+    ApprovalStatus,
+    CallStatus,
+    StepStatus,
+    WorkStatus,
+)
 from agent.core.waits import UnknownCall
 from agent.steps.attempt import approval_gate, prepare
 from agent.steps.spec.questions import VERDICTS, answer_problem
 from agent.steps.spec.registry import KINDS
+from agent.steps.types.call_records import CallResult
 from agent.steps.types.errors import DefiniteFailure
-from agent.steps.types.outcome import Json
+from agent.steps.types.outcome import Json, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection, Database
 from agent.store.engine import approval_rows as store
-from agent.store.engine import reads, work_rows
+from agent.store.engine import call_rows, lineage, reads, work_rows
 from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import state_table
 from agent.tasks.operator.operator import CommandResult, Operator
 from agent.tasks.operator.step_names import find_step
-from agent.tasks.rules import approvals
+from agent.tasks.rules import approvals, call_ledger
 from agent.tasks.rules.approvals import Decision
 from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state import transitions
@@ -120,11 +127,16 @@ def resolve(
     principal: Principal,
     clock: Clock | None = None,
 ) -> CommandResult:
-    """Say what became of an effect whose result is unknown: this answers the step's question."""
+    """Say what became of an effect whose result is unknown: this answers the step's question.
+
+    Where the task has ended there is no question any more: the verdict is recorded, and nothing runs.
+    """
     check_scope(principal, "approve", "a verdict")
     with Operator(database, clock or database.clock).changing(task_id) as (tx, locked):
         state_table.check("resolve", locked.task.status)
         step = find_step(tx, locked, step_name)
+        if locked.task.status in TASK_ENDED:
+            return _record_verdict(tx, locked, step, step_name, verdict, output, principal)
         on = step.wait
         question_id = on.approval_id if isinstance(on, UnknownCall) else None
         if step.status != StepStatus.WAITING or question_id is None:
@@ -136,6 +148,51 @@ def resolve(
     _require(database, row, decided)
     words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
     return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
+
+
+def _record_verdict(
+    tx: Connection,
+    locked: LockedTask,
+    step: StepRow,
+    step_name: str,
+    verdict: Verdict,
+    output: Json,
+    principal: Principal,
+) -> CommandResult:
+    """Record what became of the first unknown effect of a step whose task has ended."""
+    task_id = locked.task.id
+    again = lineage.retried_as(tx, task_id)
+    if again is not None:
+        raise RefusedError(f"the task was retried as {again}: resolve the step there")
+    unknown = [row for row in call_rows.unresolved_calls(tx, [step.id]) if row[-1] != "retry"]
+    if not unknown:
+        raise RefusedError(_nothing_to_resolve(step_name, step))
+    if verdict == "fail":
+        raise RefusedError("the task has ended: say whether it happened (done) or not (retry)")
+    alive_until = lineage.effects_alive_until(tx, task_id)
+    if alive_until is not None and alive_until > locked.now:
+        left = (alive_until - locked.now) // SECOND + 1
+        raise RefusedError(f"the effect may still be under way; try again in {left} s")
+    _, call_id, _, action, _, key, _ = unknown[0]
+    did_happen = verdict == "done"
+    error = StepError("not_applied", "unknown", "a person answered that it did not happen")
+    locked.results.append(
+        CallResult(
+            call_id,
+            key,
+            CallStatus.SUCCEEDED if did_happen else CallStatus.FAILED,
+            response=output if did_happen else None,
+            error=None if did_happen else error,
+            is_resolved_by_check=True,
+            resolved_by=f"{principal.channel}:{principal.identity}",
+        )
+    )
+    call_ledger.resolve(tx, [locked])
+    message = (
+        f"recorded: {action} of step {step_name!r} {'happened' if did_happen else 'did not happen'}"
+    )
+    left = len(unknown) - 1
+    return CommandResult(True, message + (f"; {left} more of it unknown" if left else ""), task_id)
 
 
 def resume_work(

@@ -71,6 +71,9 @@ def test_an_unknown_outcome_is_a_question_like_others(engine: Engine, verdict: s
     assert len(runs[counted]) == (2 if verdict == "retry" else 1)
     (decided,) = everything(engine, task_id)
     assert decided["status"] == "answered"
+    if verdict == "fail":
+        # The step has ended, and what really happened can still be recorded.
+        assert resolve(engine.database, task_id, "pay", "done").is_changed
     with pytest.raises(RefusedError):
         resolve(engine.database, task_id, "pay", "done")
 

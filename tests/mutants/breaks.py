@@ -1456,6 +1456,20 @@ MUTANTS: Final = (
         "check_answer(principal, ())",
     ),
     Mutant(
+        "a cancel does not say that an effect may have happened",
+        "a person cancels a payment that went out, and nothing says so",
+        "agent/tasks/rules/call_ledger.py",
+        "        names.append(locked.title(step))\n",
+        "        locked.title(step)\n",
+    ),
+    Mutant(
+        "a retried task takes a verdict that its retry does not see",
+        "the retry asks about an effect that a person has already resolved",
+        "agent/approvals/answering.py",
+        "    if again is not None:\n        raise RefusedError(f\"the task was retried",
+        "    if again == task_id:\n        raise RefusedError(f\"the task was retried",
+    ),
+    Mutant(
         "parked work is resumed with the scope to operate",
         "who may only operate answers a question to a person",
         "agent/server/routes/work_queues.py",

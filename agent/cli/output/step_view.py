@@ -20,6 +20,7 @@ _STREAMS: Final = {"stderr": "stderr: "}
 _ATTEMPT_WORDS: Final = {
     "lost": "lost: its process died",
     "returned": "returned, and made again",
+    "canceled": "stopped, because the task was canceled",
 }
 
 
@@ -56,6 +57,7 @@ class _StepView:
         if document["parallel_index"] is not None:
             self._print_value("item", document["item"], "")
         self._print_children()
+        task_view.print_unknown_effects(document, short(document["task"]))
         inherited = [call for call in document["calls"] if call["attempt"] == 0]
         if inherited:
             print_line("taken over from the task that this one retries:", "bold")

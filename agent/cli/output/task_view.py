@@ -1,5 +1,6 @@
 """A task as text: its graph, its steps, its result and the commands that come next."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import invocation
@@ -33,9 +34,13 @@ def print_task(document: dict[str, Any], graph: "Graph") -> None:
     for line in graph_lines(document, graph):
         print_line(line)
     print_line("")
+    uncertain = {effect["step"] for effect in document["unknown_effects"]}
     terminal.print_table(
         ("step", "attempt", "took", "result"),
-        [_row(step, document["status"]) for step in _shown(document["steps"])],
+        [
+            _row(step, document["status"], uncertain)
+            for step in _shown(document["steps"], uncertain)
+        ],
     )
     _print_state(document)
     _print_usage(document)
@@ -81,12 +86,12 @@ def graph_lines(
     return draw(graph, {step["name"]: step["status"] for step in steps}, notes)
 
 
-def _shown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _shown(steps: list[dict[str, Any]], uncertain: Collection[str] = ()) -> list[dict[str, Any]]:
     """Leave out steps that did not start, and the succeeded items of large groups."""
     return [
         step
         for step in steps
-        if (step["status"] != "pending" or step["attempt"] > 1)
+        if (step["status"] != "pending" or step["attempt"] > 1 or step["name"] in uncertain)
         and (
             step["parallel_index"] is None
             or step["status"] != "succeeded"
@@ -114,8 +119,10 @@ def took(timed: dict[str, Any]) -> str:
     return terminal.duration(seconds)
 
 
-def _row(step: dict[str, Any], task_status: str) -> tuple[str, ...]:
+def _row(step: dict[str, Any], task_status: str, uncertain: set[str]) -> tuple[str, ...]:
     result = reason(step, task_status)
+    if step["name"] in uncertain:
+        result = "its effect may have happened" + (f" ({result})" if result else "")
     if _is_cut(step["output"]):
         result = f"(output cut) {terminal.one_line(step['output'], 65)}"
     if not result and step["status"] == "succeeded" and step["output"] is not None:
@@ -260,6 +267,18 @@ def _print_need(on: dict[str, Any], task: str) -> None:
         print_line(f"  {invocation.program()} resolve {task} {step} --done | --retry | --fail")
 
 
+def print_unknown_effects(document: dict[str, Any], task: str) -> None:
+    """Print what an ended task, or one of its steps, may have done, and how to record what became of it."""
+    for effect in document["unknown_effects"]:
+        print_line(
+            f"unknown: {effect['action']} of step {effect['step']} may have happened: its result was"
+            " never recorded. Look, then record it:",
+            "yellow",
+        )
+        step = terminal.quoted_step(effect["step"])
+        print_line(f"  {invocation.program()} resolve {task} {step} --done | --retry")
+
+
 def _print_question(on: dict[str, Any], where: str) -> None:
     """Print a question and how to answer it."""
     approval = short(on["approval"])
@@ -284,6 +303,7 @@ def _print_hints(document: dict[str, Any]) -> None:
         # An exhausted budget would pause it again.
         command = document.get("pause_command") or f"resume {task}"
         print_line(f"  {invocation.program()} {command}   resumes it")
+    print_unknown_effects(document, task)
     if document["status"] in ("failed", "canceled"):
         failed = (document["error"] or {}).get("step")
         if failed:

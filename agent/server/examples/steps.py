@@ -82,6 +82,7 @@ STEP_INSPECTION: Final[dict[str, Any]] = {
     "usage": None,
     "latest_version": 3,
     "changed_code": [],
+    "unknown_effects": [],
     "calls": [],
     "children": [],
     "items": [],

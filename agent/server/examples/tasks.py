@@ -41,6 +41,7 @@ TASK: Final[dict[str, Any]] = {
     "origin": TASK_ID,
     "chat_origin": None,
     "children": [],
+    "unknown_effects": [],
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},
     "latest_version": 3,
     "changed_code": [],

@@ -160,6 +160,15 @@ class StepChild(ResponseDocument):
     status: str
 
 
+class UnknownEffect(ResponseDocument):
+    """What an ended task may have done: no result was recorded."""
+
+    step: str
+    action: str = Field(examples=["http.post"])
+    call: str
+    since: Instant
+
+
 class StepInspection(ResponseDocument):
     """A step with each of its attempts."""
 
@@ -190,6 +199,9 @@ class StepInspection(ResponseDocument):
     usage: Any
     latest_version: int | None
     changed_code: list[str]
+    unknown_effects: list[UnknownEffect] = Field(
+        description="what it may have done, where its task has ended; `resolve` records what became of it"
+    )
     calls: list[CallDocument] = Field(
         description="the calls of all attempts, each with its `attempt`; 0 is a call that a retry took"
         " over from the task before it"

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from agent.server.examples import tasks as task_examples
 from agent.server.examples.identities import TASK_ID
 from agent.server.schemas.base import Instant, RequestDocument, ResponseDocument, with_example
-from agent.server.schemas.steps import StepDocument
+from agent.server.schemas.steps import StepDocument, UnknownEffect
 from agent.tasks.read_models import listed_waits
 
 
@@ -114,6 +114,10 @@ class TaskDocument(TaskSummary):
         description="where in a chat it was started, as channel, recipient and thread; or null"
     )
     children: list[str]
+    unknown_effects: list[UnknownEffect] = Field(
+        description="what its steps may have done, where it failed or was canceled: no result was recorded."
+        " `resolve` records what became of it; a retry of the task asks"
+    )
     usage: Any = Field(description="what its own steps have used of models")
     latest_version: int | None = Field(
         description="the newest version of its workflow; null: the workflow was removed"

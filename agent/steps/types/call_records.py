@@ -76,6 +76,8 @@ class CallResult:
     """How long it took; None when no worker saw its end."""
     is_resolved_by_check: bool = False
     """True when a reconcile or a person resolved it, not the call's own response."""
+    resolved_by: str | None = None
+    """The person who resolved it without a question of the step."""
     reservation: Reservation | None = None
     spend: Spend | None = None
     """The use of its reservation besides time; None when unknown: then the reservation stays."""

@@ -153,7 +153,8 @@ def is_call_resolved(tx: Connection, call_id: str) -> bool:
 @cache
 def _unresolved_calls(sql: Sql) -> str:
     return (
-        f"SELECT c.step_id, c.id, c.number, c.action, c.attempt FROM {sql.rows(id='text')}"
+        "SELECT c.step_id, c.id, c.number, c.action, c.attempt, c.idempotency_key, c.on_unknown"
+        f" FROM {sql.rows(id='text')}"
         " JOIN tool_calls AS c ON c.step_id = r.id"
         " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
         " WHERE o.status = 'unknown' ORDER BY c.step_id, c.number, c.attempt"
@@ -161,7 +162,7 @@ def _unresolved_calls(sql: Sql) -> str:
 
 
 def unresolved_calls(tx: Connection, step_ids: Sequence[str]) -> Rows:
-    """Return (step id, call id, number, action, attempt) of calls without a verdict."""
+    """Return (step id, call id, number, action, attempt, key, policy) of calls without a verdict."""
     return tx.query(_unresolved_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]))
 
 

@@ -45,6 +45,25 @@ def steps(connection: Connection, task_id: str) -> list[Found]:
     return named(_STEP_NAMES, rows)
 
 
+def unknown_effects(connection: Connection, task_id: str) -> list[Found]:
+    """Return the effects of an ended task without a verdict, which may have happened, in order.
+
+    A task that was retried has none: its retry asks about them.
+    """
+    names = ("step_id", "name", "parallel_index", "action", "id", "created_at")
+    rows = connection.query(
+        "SELECT s.id, s.name, s.parallel_index, c.action, c.id, c.created_at FROM tool_calls AS c"
+        " JOIN idempotency_outcomes AS o ON o.idempotency_key = c.idempotency_key"
+        " JOIN steps AS s ON s.id = c.step_id JOIN tasks AS t ON t.id = c.task_id"
+        " WHERE c.task_id = :id AND o.status = 'unknown' AND c.on_unknown <> 'retry'"
+        " AND t.status IN ('failed', 'canceled')"
+        " AND NOT EXISTS (SELECT 1 FROM tasks AS r WHERE r.retry_of = t.id)"
+        ' ORDER BY s."index", s.parallel_index, c.number, c.id',
+        id=task_id,
+    )
+    return named(names, rows)
+
+
 def delays(connection: Connection, task_id: str) -> dict[str, str]:
     """Return the stores that running steps of a task wait for, by step id."""
     rows = connection.query(

@@ -29,7 +29,7 @@ from agent.tasks.state.pauses import NO_PAUSE, Pause, PauseKind
 if TYPE_CHECKING:
     from agent.store.engine import lineage
     from agent.tasks.operator import newer_versions
-    from agent.tasks.rules import budgets, child_tasks, creation, settlement
+    from agent.tasks.rules import budgets, call_ledger, child_tasks, creation, settlement
     from agent.tasks.rules.creation import Submission
     from agent.tasks.rules.firings import firing, trigger_update
     from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 else:
     # A command from a terminal uses few of them.
     budgets = lazy("agent.tasks.rules.budgets")
+    call_ledger = lazy("agent.tasks.rules.call_ledger")
     child_tasks = lazy("agent.tasks.rules.child_tasks")
     creation = lazy("agent.tasks.rules.creation")
     firing = lazy("agent.tasks.rules.firings.firing")
@@ -120,15 +121,23 @@ class Operator:
         self, task_id: str, reason: str | None = None, by: AgentCall | None = None
     ) -> CommandResult:
         """End a task: its steps are abandoned in place, their attempts stopped."""
+        uncertain: list[str] = []
 
         def cancel(tx: Connection, locked: LockedTask) -> None:
-            for step in locked.load_open(tx):
+            steps = locked.load_open(tx)
+            uncertain.extend(call_ledger.report_unknown(tx, locked, steps))
+            for step in steps:
                 transitions.abandon(locked, step)
             locked.task.steps_running = 0
             data = ({"reason": reason} if reason else {}) | event_data(by)
             transitions.move_task(locked, "task.canceled", data or None)
 
-        return self._command("cancel", task_id, cancel, "canceled", by)
+        result = self._command("cancel", task_id, cancel, "canceled", by)
+        if uncertain:
+            names = ", ".join(dict.fromkeys(uncertain))
+            text = f"{result.message}; what these steps were doing may have happened: {names}"
+            return CommandResult(True, text, task_id)
+        return result
 
     def retry(
         self,

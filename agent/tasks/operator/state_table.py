@@ -75,7 +75,10 @@ COMMANDS: Final[dict[str, dict[str, Cell]]] = {
         TaskStatus.PENDING: _refused(f"nothing to resolve: {_NOT_STARTED}"),
         TaskStatus.RUNNING: _ACT,
         TaskStatus.PAUSED: _ACT,
-        **_refused_when_ended("nothing to resolve"),
+        TaskStatus.SUCCEEDED: _refused("nothing to resolve: the task succeeded"),
+        # Its effects may have happened: a person records what became of them.
+        TaskStatus.FAILED: _ACT,
+        TaskStatus.CANCELED: _ACT,
     },
     "budget": {
         TaskStatus.PENDING: _refused(f"no budget to raise: {_NOT_STARTED}"),

@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 
 from agent.core.clock import to_iso
-from agent.core.state_machine import STEP_ENDED, StepStatus
+from agent.core.state_machine import STEP_ENDED, StepStatus, TaskStatus
 from agent.steps.types.outcome import Json
 from agent.store.artifacts import artifact_rows
 from agent.store.db.database import Connection
@@ -16,7 +16,13 @@ from agent.store.engine import approval_rows
 from agent.store.engine import attempt_reads as read
 from agent.store.read import step_views, views
 from agent.tasks.errors import NotFoundError
-from agent.tasks.read_models import person_waits, state_documents, transcript, version_facts
+from agent.tasks.read_models import (
+    person_waits,
+    state_documents,
+    task_documents,
+    transcript,
+    version_facts,
+)
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Graph, Step
 
@@ -40,6 +46,8 @@ _ENDINGS: Final = {
     "step.paused": "paused",
 }
 """How an attempt ended, by the event of its end."""
+_STOPPED: Final = ("returned", "waiting", "paused")
+"""An attempt that was not over when its task was canceled."""
 
 
 def step_document(
@@ -60,6 +68,7 @@ def step_document(
     ]
     is_item = row["parallel_index"] >= 0
     is_group = not is_item and row["parallel_count"] is not None
+    attempts = _attempts(connection, ran, ran_by)
     document: Document = {
         "task": task_id,
         "workflow": task["workflow_name"],
@@ -87,11 +96,17 @@ def step_document(
         **version_facts.version_document(
             connection, task["workflow_name"], task["workflow_version"], graph
         ),
+        "unknown_effects": task_documents.unknown_effects(connection, task, row["id"]),
         "calls": calls,
         "children": step_views.step_children(connection, ran["id"], MAX_CHILDREN),
         "items": _items(connection, row, definition.name) if is_group else [],
-        "attempts": _attempts(connection, ran, ran_by),
+        "attempts": attempts,
     }
+    if task["status"] == TaskStatus.CANCELED:
+        for attempt in attempts[-1:]:
+            if attempt["status"] in _STOPPED:
+                # No other attempt follows.
+                attempt["status"] = "canceled"
     person_waits.add_questions(connection, task_id, [document])
     person_waits.add_workers(connection, [document])
     return document

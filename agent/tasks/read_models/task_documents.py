@@ -122,6 +122,7 @@ def task_document(
             "origin": task["origin_id"],
             "chat_origin": _loaded(task["chat_origin"]),
             "children": task_rows.children(connection, task_id),
+            "unknown_effects": unknown_effects(connection, task),
             "usage": transcript.total([step["usage"] for step in steps if step["usage"]]),
             "steps": steps,
             **version_facts.version_document(
@@ -130,6 +131,26 @@ def task_document(
         }
     )
     return document
+
+
+def unknown_effects(
+    connection: Connection, task: dict[str, Any], step_id: str | None = None
+) -> list[Json]:
+    """Return what an ended task, or one of its steps, may have done: no result was recorded."""
+    if task["status"] not in (TaskStatus.FAILED, TaskStatus.CANCELED):
+        return []
+    return [
+        {
+            "step": row["name"]
+            if row["parallel_index"] < 0
+            else f"{row['name']}[{row['parallel_index']}]",
+            "action": row["action"],
+            "call": row["id"],
+            "since": to_iso(row["created_at"]),
+        }
+        for row in views.unknown_effects(connection, task["id"])
+        if step_id in (None, row["step_id"])
+    ]
 
 
 def summary(task: dict[str, Any]) -> dict[str, Json]:

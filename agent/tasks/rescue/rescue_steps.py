@@ -152,7 +152,7 @@ def _rescue(
     for step in lost:
         locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
-        for call_id, number, action, attempt in unknown.get(step.id, ()):
+        for call_id, number, action, attempt, _, _ in unknown.get(step.id, ()):
             if attempt == step.attempt:
                 data = {"call": call_id, "action": action, "number": number}
                 locked.emit("tool_call.unknown", step, data)

@@ -118,9 +118,8 @@ def ask_about_unknown(
     call = call_rows.find_call(tx, call_id)
     action, text, _, started_at = call or ("an effect", None, "", None)
     request = json.loads(text) if text is not None else None
-    name = locked.definition(step).name
     message = unknown_question(
-        f"{name}[{step.parallel_index}]" if step.is_item else name,
+        locked.title(step),
         effect_summary(action, request),
         started_at,
         has_changed=changed_request is not None,

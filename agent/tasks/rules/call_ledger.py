@@ -5,8 +5,8 @@ nothing. A result is recorded even if its attempt lost the claim: the effect did
 """
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from agent.core.ids import content_hash
 from agent.core.plain_json import Json
@@ -20,6 +20,8 @@ from agent.tasks.rules import budget_reservations
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
+
+_MAY_HAVE_CALLS: Final = (StepStatus.RUNNING, StepStatus.WAITING)
 
 
 def insert_intents(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
@@ -93,6 +95,27 @@ def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
             _wake_waiting(locked, result.call_id)
 
 
+def report_unknown(tx: Connection, locked: LockedTask, steps: Sequence[StepRow]) -> list[str]:
+    """Emit which calls of these steps have no result, where their task is canceled; return the steps' names.
+
+    Calls that are safe to repeat are left out: what they did does not matter.
+    """
+    # A step that waits on an unknown call was reported when its result got lost.
+    open_steps = {step.id: step for step in steps if step.status in _MAY_HAVE_CALLS}
+    names = []
+    for step_id, call_id, number, action, attempt, _, policy in call_rows.unresolved_calls(
+        tx, list(open_steps)
+    ):
+        if policy == "retry":
+            continue
+        step = open_steps[step_id]
+        if step.status == StepStatus.RUNNING and attempt == step.attempt:
+            data: dict[str, Json] = {"call": call_id, "action": action, "number": number}
+            locked.emit("tool_call.unknown", step, data)
+        names.append(locked.title(step))
+    return names
+
+
 def response_text(result: CallResult) -> str | None:
     """Return a response as it is stored; one that cannot be stored is replaced by the reason."""
     if result.status is not CallStatus.SUCCEEDED:
@@ -128,6 +151,8 @@ def _record_spend(tx: Connection, resolved: list[tuple[LockedTask, CallResult]])
 def _emit_result(locked: LockedTask, result: CallResult) -> None:
     event = "tool_call.resolved" if result.is_resolved_by_check else f"tool_call.{result.status}"
     data: dict[str, Json] = {"call": result.call_id, "status": result.status}
+    if result.resolved_by is not None:
+        data["by"] = result.resolved_by
     spend = result.spend
     if spend is not None:
         data |= {

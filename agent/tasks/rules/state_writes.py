@@ -95,7 +95,7 @@ class LockedState:
 
     def settle(self, locked: LockedTask, step: StepRow, change: StateChange) -> None:
         """Write the values that a succeeded step sets."""
-        writer = Writer(step_title(locked, step), locked.task.id, step.id)
+        writer = Writer(locked.title(step), locked.task.id, step.id)
         changes = [
             _changed(key, self.write(key, change.writes[key], writer))
             for key in sorted(change.writes)
@@ -122,7 +122,7 @@ class LockedState:
             operation.refusal = self.refusal([key])
             if operation.refusal is not None:
                 return False
-        writer = Writer(step_title(locked, step), locked.task.id, step.id, call_id)
+        writer = Writer(locked.title(step), locked.task.id, step.id, call_id)
         version = self.write(key, operation.text, writer)
         operation.answer = {"version": version, "written": True}
         locked.emit("state.changed", step, {"call": call_id, "changes": [_changed(key, version)]})
@@ -154,12 +154,6 @@ def record_reads(tx: Connection, claimed: Iterable[tuple[LockedTask, StepRow]]) 
     ]
     if rows:
         state_rows.record_reads(tx, rows)
-
-
-def step_title(locked: LockedTask, step: StepRow) -> str:
-    """Name a step as people write it."""
-    name = locked.definition(step).name
-    return f"{name}[{step.parallel_index}]" if step.is_item else name
 
 
 def _changed(key: StateKey, version: int) -> dict[str, Json]:

@@ -176,6 +176,11 @@ class LockedTask:
         """Return a step's definition."""
         return self.graph.steps[step.index]
 
+    def title(self, step: StepRow) -> str:
+        """Return a step's name as commands write it: an item of a group is `step[2]`."""
+        name = self.definition(step).name
+        return f"{name}[{step.parallel_index}]" if step.is_item else name
+
     def emit(
         self, event: str, step: StepRow | None = None, data: dict[str, Json] | None = None
     ) -> None:

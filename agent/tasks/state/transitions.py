@@ -156,10 +156,8 @@ def fail(locked: LockedTask, step: StepRow, error: StepError) -> None:
     step.set_columns(error=text)
     task = locked.task
     if task.steps_failed == 0 and task.phase == "normal":
-        step_name = locked.definition(step).name
-        if step.parallel_index >= 0:
-            step_name += f"[{step.parallel_index}]"
-        task.set_columns(error=json.dumps({**document, "step": step_name}, ensure_ascii=False))
+        named = {**document, "step": locked.title(step)}
+        task.set_columns(error=json.dumps(named, ensure_ascii=False))
     task.steps_failed = task.steps_failed + 1
     _end(locked, step)
 
@@ -264,7 +262,6 @@ def abandon(locked: LockedTask, step: StepRow) -> None:
     """
     if step.status == StepStatus.RUNNING:
         _move(locked, step, "step.returned", {"reason": "task canceled"})
-        locked.emit("step.abandoned", step)
         locked.stops.append(step)
     elif step.status == StepStatus.WAITING:
         withdraw(locked, step, "task canceled")

@@ -32,6 +32,7 @@ def failed_with(command: str | None) -> dict[str, Any]:
         "status": "failed",
         "version": 1,
         "latest_version": 1,
+        "unknown_effects": [],
         "error": {**failure, "step": "pay"},
         "steps": [step(error=failure)],
     }

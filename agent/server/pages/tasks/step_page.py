@@ -38,7 +38,8 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
         "is_conversation": step["kind"] in transcript.MODELLED,
         "left_out_calls": len(step["calls"]) - len(calls),
         "left_out_attempts": len(step["attempts"]) - len(attempts),
-        "is_unknown": isinstance(person_waits.wait_of(step), UnknownCall),
+        "is_unknown": isinstance(person_waits.wait_of(step), UnknownCall)
+        or bool(step["unknown_effects"]),
         "live_tasks": [task_id],
         "every_seconds": log_page.live_seconds(connection, task_id, step),
     }

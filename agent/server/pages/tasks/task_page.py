@@ -20,6 +20,7 @@ from agent.tasks.read_models import (
     isolated_steps,
     person_waits,
     spending,
+    task_documents,
     task_overview,
 )
 from agent.tasks.state.graph_cache import GraphCache
@@ -51,6 +52,7 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         "timeline": task_timeline(task, now),
         "cards": question_cards.cards(connection, request, _questions(connection, task)),
         "deferrals": question_cards.DEFERRALS,
+        "unknown_effects": task_documents.unknown_effects(connection, task),
         "failed": failed,
         "failed_log": _log(connection, task, failed),
         "signals": _signals(task),
