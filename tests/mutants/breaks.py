@@ -1466,8 +1466,8 @@ MUTANTS: Final = (
         "a retried task takes a verdict that its retry does not see",
         "the retry asks about an effect that a person has already resolved",
         "agent/approvals/answering.py",
-        "    if again is not None:\n        raise RefusedError(f\"the task was retried",
-        "    if again == task_id:\n        raise RefusedError(f\"the task was retried",
+        '    if again is not None:\n        raise RefusedError(f"the task was retried',
+        '    if again == task_id:\n        raise RefusedError(f"the task was retried',
     ),
     Mutant(
         "parked work is resumed with the scope to operate",

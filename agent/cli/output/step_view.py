@@ -43,10 +43,12 @@ class _StepView:
 
     def print_heading(self) -> None:
         document = self._document
-        title = f"{terminal.marked(document['status'])}: step {document['step']}"
+        stopped = [each for each in document["attempts"][-1:] if each["status"] == "canceled"]
+        status = "canceled" if stopped else document["status"]
+        title = f"{terminal.marked(status)}: step {document['step']}"
         what = f"({document['kind']}) of task {short(document['task'])}"
         version = f"{document['workflow']} version {document['version']}"
-        print_line(f"{title} {what}, {version}", terminal.style_of(document["status"]))
+        print_line(f"{title} {what}, {version}", terminal.style_of(status))
         why = task_view.reason(document, "running")
         if why and document["status"] in ("waiting", "skipped"):
             print_line(f"  {why}")

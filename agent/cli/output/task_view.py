@@ -8,6 +8,7 @@ from agent.cli.output import large_text, terminal, wait_view
 from agent.cli.output.terminal import print_line, short
 from agent.cli.output.transcript import used
 from agent.core import waits
+from agent.core.state_machine import STEP_ENDED
 from agent.core.waits import Signal, UnknownCall
 
 if TYPE_CHECKING:
@@ -83,7 +84,14 @@ def graph_lines(
     from agent.workflows.draw import draw
 
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
-    return draw(graph, {step["name"]: step["status"] for step in steps}, notes)
+    is_canceled = document["status"] == "canceled"
+    shown = {
+        step["name"]: "canceled"
+        if is_canceled and step["status"] not in STEP_ENDED
+        else step["status"]
+        for step in steps
+    }
+    return draw(graph, shown, notes)
 
 
 def _shown(steps: list[dict[str, Any]], uncertain: Collection[str] = ()) -> list[dict[str, Any]]:
