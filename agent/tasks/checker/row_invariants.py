@@ -10,7 +10,7 @@ from agent.core.waits import Child
 from agent.steps.process.processes import is_running
 from agent.store.read.audit.rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.state.isolation import IS_ISOLATED
+from agent.tasks.state.isolation import HAS_RETURNED, IS_ISOLATED, MUST_BE_ISOLATED
 from agent.tasks.state.rows import NO_ITEM
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
@@ -40,7 +40,7 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
             yield Finding(
                 f"step {step.title} is called {definition.name} in the definition", step.title
             )
-        if step.alone and definition.runs_elsewhere:
+        if step.alone not in (0, HAS_RETURNED) and definition.runs_elsewhere:
             yield Finding(
                 f"step {step.title} runs in another process, which cannot end its worker,"
                 " and is blamed for a crash of one",
@@ -68,8 +68,9 @@ def _check_claim(step: StepFacts) -> Iterator[Finding]:
             f" and claim turn {step.claim_turn}: a running step has both, any other neither",
             step.title,
         )
-    if step.alone == IS_ISOLATED and not is_running:
-        yield Finding(f"step {step.title} is isolated and {step.status}", step.title)
+    if step.alone > MUST_BE_ISOLATED and not is_running:
+        what = "isolated" if step.alone == IS_ISOLATED else "waiting for a store"
+        yield Finding(f"step {step.title} is {what} and {step.status}", step.title)
     if is_running and step.claim_token < 1:
         yield Finding(f"step {step.title} is running without a claim token", step.title)
     if step.owner is not None:

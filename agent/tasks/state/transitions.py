@@ -21,7 +21,12 @@ from agent.core.state_machine import (
 from agent.core.waits import Child, Wait, Work
 from agent.steps.types.outcome import StepError
 from agent.tasks.state import pauses
-from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, NOT_ISOLATED
+from agent.tasks.state.isolation import (
+    HAS_RETURNED,
+    IS_ISOLATED,
+    MUST_BE_ISOLATED,
+    NOT_ISOLATED,
+)
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.pauses import Pause
 from agent.tasks.state.rows import StepRow
@@ -49,6 +54,8 @@ def _move(
         step.claim_turn = None
         if step.alone == IS_ISOLATED:
             step.alone = MUST_BE_ISOLATED
+        elif step.alone == HAS_RETURNED:
+            step.alone = NOT_ISOLATED
         if step.process_id is not None:
             step.process_id = None
             step.set_columns(process_started=None)
@@ -188,8 +195,13 @@ def retry(locked: LockedTask, step: StepRow, error: StepError, wake_at: int, fai
 def lose(
     locked: LockedTask, step: StepRow, wake_at: int, error: StepError, *, must_isolate: bool
 ) -> None:
-    """Rescue a step whose attempt is lost: it is pending again; the results of its calls are unknown."""
+    """Rescue a step whose attempt is lost: it is pending again; the results of its calls are unknown.
+
+    An attempt that had returned costs none: the step gets one more.
+    """
     document = error.document(step.attempt)
+    if step.alone == HAS_RETURNED:
+        step.max_attempts = step.max_attempts + 1
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1
     step.wake_at = wake_at

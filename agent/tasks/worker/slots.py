@@ -46,11 +46,13 @@ class Slots:
     ) -> ClaimCapacity:
         """Return how much a batch may claim, behind a transaction that is not confirmed yet."""
         if self._attempts.isolated:
-            self._release_uploading()
+            self._release_returned()
         running = len(self._attempts) - len(batch.completions) + self._external.more_running
         if unconfirmed is not None:
             running += unconfirmed.more_running
-        slots = min(self._settings.slots - running, self._settings.batch)
+        slots = min(self._settings.slots - running + self._external.ended, self._settings.batch)
+        # What has ended without a record of it counts as a possible cause of the next crash.
+        running -= self._external.returned
         slots, may_isolate = self._isolation.limit(slots, running, self._clock.monotonic())
         if is_stopping:
             slots = 0
@@ -90,8 +92,8 @@ class Slots:
         self._attempts.isolated.clear()
         self._isolation = Isolation(self._settings.solo_seconds)
 
-    def _release_uploading(self) -> None:
-        """End the isolation of an attempt that is over and only waits for its upload."""
+    def _release_returned(self) -> None:
+        """End the isolation of an attempt that is over by the record, and only waits for its upload."""
         for attempt in list(self._attempts.isolated):
-            if self._external.is_uploading(attempt.claim):
+            if self._external.has_returned(attempt.claim):
                 self.note_end(attempt)

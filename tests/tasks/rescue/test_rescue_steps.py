@@ -9,9 +9,11 @@ from agent.core.waits import Timer
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
 from agent.store.engine import reads, workers
+from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules import row_writer
 from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.worker.attempts import claim_of
 from tests.support.definitions import unreadable
 from tests.support.engine import Hand, HandClock, graph, step
 from tests.support.interventions import lose
@@ -141,3 +143,34 @@ def test_only_the_worker_itself_counts(checked: Database, has_neighbour: bool) -
     assert error_of(second, task_id) == "process_died"
     for hand in (first, second, third):
         hand.close()
+
+
+def test_a_step_that_has_returned_loses_no_attempt_to_crashes(checked: Database) -> None:
+    """Its output waits for a store; the step that kills the worker each time is found, and fails alone."""
+    innocent = poison = ""
+    for crash in range(3):
+        hand = Hand(checked)
+        if crash == 0:
+            innocent, poison = hand.submit(
+                graph(step("innocent"), name="i"), graph(step("poison"), name="p")
+            )
+        else:
+            hand.commit(may_isolate=False, slots=1)
+            assert hand.names() == ["innocent"]
+        claimed = hand.claimed("innocent")
+        waits = JournalEntry(claim_of(claimed), claimed.graph, delay={}, has_returned=True)
+        # What has returned does not run any more: the other one may be isolated beside it.
+        hand.commit(Batch(entries=[waits]), running=0)
+        assert hand.names() == ["innocent", "poison"]
+        lose(hand)
+        assert hand.steps(poison)["poison"]["error"]["code"] == (
+            "process_died" if crash else "lost"
+        )
+        assert hand.steps(innocent)["innocent"]["attempt"] == crash + 2
+        hand.close()
+    hand = Hand(checked)
+    while hand.names() != ["innocent"]:
+        hand.commit()
+    assert hand.claimed("innocent").may_act
+    hand.succeed("innocent")
+    hand.close()

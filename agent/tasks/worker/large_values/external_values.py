@@ -65,26 +65,34 @@ class ExternalValues:
 
     @property
     def more_running(self) -> int:
-        """How many more attempts, or fewer, count against the slots than are in flight.
+        """How many more attempts run than are in flight.
 
-        An attempt that is over and waits for its upload takes up no slot, nor does a step that waits
-        for a download; both within bounds. A step that will run isolated counts: nothing may start
-        beside it.
+        A step that waits for a download takes up no slot, within bounds. One that will run isolated counts:
+        nothing may start beside it.
         """
         waiting = self._blocked.steps
         isolated = sum(blocked.is_isolated for blocked in waiting)
-        ended = 0 if self._uploads is None else self._uploads.ended
         beyond = max(len(waiting) - MOST_WAITING, 0)
-        return beyond + isolated + self._committer.pending_attempts - ended
+        return beyond + isolated + self._committer.pending_attempts
+
+    @property
+    def ended(self) -> int:
+        """How many attempts are over and wait for their uploads: they take up no slot, within bounds."""
+        return 0 if self._uploads is None else self._uploads.ended
+
+    @property
+    def returned(self) -> int:
+        """How many of these have that on record, so that they are no cause of a crash."""
+        return 0 if self._uploads is None else self._uploads.returned
 
     def is_stranded(self, attempts: int) -> bool:
         """Whether this number of attempts is over and waits for a store that does not answer."""
         uploads = self._uploads
         return uploads is not None and uploads.is_stranded and uploads.ended >= attempts
 
-    def is_uploading(self, claim: Claim) -> bool:
-        """Whether an attempt is over and its completion waits for an upload."""
-        return self._uploads is not None and self._uploads.has_completion(claim)
+    def has_returned(self, claim: Claim) -> bool:
+        """Whether it is on record that an attempt is over and only waits for its upload."""
+        return self._uploads is not None and self._uploads.has_returned(claim)
 
     def reset(self) -> None:
         """Forget the steps that wait: this worker's claims are gone."""
@@ -95,6 +103,9 @@ class ExternalValues:
         if self._uploads is not None:
             for completion, _ in committed.result.settled:
                 self._uploads.forget(completion.claim)
+            for entry, is_recorded in committed.result.journaled:
+                if is_recorded:
+                    self._uploads.note_recorded(entry)
         if self._delayed:
             for attempt_input in committed.attempts:
                 self._record_proceeding(attempt_input)

@@ -45,6 +45,8 @@ class Uploads:
         self._kept: dict[tuple[_Key, str], PackedContent] = {}
         """Requests that were stored before their intents."""
         self._is_delayed: set[_Key] = set()
+        self._returned: set[_Key] = set()
+        """Attempts that are over by the record: a crash costs them nothing."""
         self._connecting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._held_bytes = 0
@@ -57,6 +59,11 @@ class Uploads:
         return sum(isinstance(queue[-1], Completion) for queue in self._queues.values() if queue)
 
     @property
+    def returned(self) -> int:
+        """How many attempts are over by the record: their steps are no cause of a later crash."""
+        return len(self._returned)
+
+    @property
     def is_stranded(self) -> bool:
         """Whether the store does not answer."""
         return self._outages.blob_stores.breaker(self._url).reason is not None
@@ -65,9 +72,19 @@ class Uploads:
         """Call the store until it answers once, so that an outage at the start is noticed."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
-    def has_completion(self, claim: Claim) -> bool:
+    def has_returned(self, claim: Claim) -> bool:
+        """Whether it is on record that an attempt is over, whose completion waits here."""
+        return _key(claim) in self._returned
+
+    def note_recorded(self, entry: JournalEntry) -> None:
+        """Note that an entry of this attempt is committed."""
+        key = _key(entry.claim)
+        if entry.has_returned and self._has_completion(key):
+            self._returned.add(key)
+
+    def _has_completion(self, key: _Key) -> bool:
         """Whether the completion of an attempt waits here."""
-        queue = self._queues.get(_key(claim))
+        queue = self._queues.get(key)
         return queue is not None and len(queue) > 0 and isinstance(queue[-1], Completion)
 
     def add_completion(self, completion: Completion, size: int = 0) -> None:
@@ -141,6 +158,8 @@ class Uploads:
         queue = self._queues.setdefault(key, deque())
         queue.append(held)
         self._held_bytes += len(large_content(held) or b"")
+        if key in self._is_delayed:
+            self._record_delay(held)
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._send(key, queue))
 
@@ -155,13 +174,15 @@ class Uploads:
             self._held_bytes -= len(content or b"")
             if isinstance(held, JournalEntry):
                 if key in self._is_delayed:
-                    self._record_delay(held, None)
+                    self._record_delay(held, {})
                     self._is_delayed.discard(key)
                 self._outbox.add_entry(held)
             else:
+                self._returned.discard(key)
                 self._outbox.add_completion(held)
             self._wake()
         self._is_delayed.discard(key)
+        self._returned.discard(key)
         del self._queues[key], self._tasks[key]
 
     async def _pack_patiently(self, held: JournalEntry | Completion) -> PackedContent:
@@ -183,10 +204,15 @@ class Uploads:
                 self._url, lambda: artifact_rows.pack(content, self._blob_store)
             )
 
-    def _record_delay(self, held: JournalEntry | Completion, delay: dict[str, Json] | None) -> None:
-        """Record the value that the step waits for, or that it no longer waits."""
-        self._outbox.add_entry(JournalEntry(held.claim, held.graph, delay=delay or {}))
-        self._wake()
+    def _record_delay(
+        self, held: JournalEntry | Completion, delay: dict[str, Json] | None = None
+    ) -> None:
+        """Record the value that the step waits for, or that it no longer waits; and whether its attempt is over."""
+        has_returned = self._has_completion(_key(held.claim))
+        if delay is not None or has_returned:
+            entry = JournalEntry(held.claim, held.graph, delay=delay, has_returned=has_returned)
+            self._outbox.add_entry(entry)
+            self._wake()
 
 
 def _key(claim: Claim) -> _Key:

@@ -349,6 +349,37 @@ def test_an_isolated_step_that_waits_for_its_upload_delays_nothing(engine: Engin
     engine.wait(task_id, "succeeded")
 
 
+def test_isolated_steps_that_wait_for_their_uploads_keep_every_promise(engine: Engine) -> None:
+    """After a crash each runs by itself, and none is on record as isolated beside the next one."""
+    go = other("go", "wait", config={"signal": "go"})
+    tasks = [engine.submit(graph(go, give("big", LARGE, after=["go"]))) for _ in range(3)]
+    for task_id in tasks:
+        engine.wait_step(task_id, "go", "waiting")
+        isolate(engine, task_id, "big")
+    with faulty_store.broken("raises"):
+        for task_id in tasks:
+            engine.operator.signal(task_id, "go")
+        eventually(lambda: all(engine.steps(task_id)["big"]["delay"] for task_id in tasks))
+        assert engine.rows("SELECT alone FROM steps WHERE name = 'big'") == [(3,)] * 3
+        with engine.database.connect("reader") as connection:
+            assert list(checker.violations(connection)) == []
+    for task_id in tasks:
+        engine.wait(task_id, "succeeded")
+
+
+def test_an_attempt_that_is_over_behind_its_large_result_is_on_record(engine: Engine) -> None:
+    """Its outcome is small and waits for the result of its call, which waits for the store."""
+    config = {
+        "call": "tests.support.step_functions:call_with_large_answer",
+        "with": {"text": LARGE},
+    }
+    with faulty_store.broken("raises"):
+        task_id = engine.submit(graph(other("it", "python", config=config)))
+        eventually(lambda: engine.rows("SELECT alone FROM steps") == [(3,)])
+        assert engine.types(task_id, "it").count("step.delayed") == 1
+    engine.wait(task_id, "succeeded")
+
+
 def test_a_step_that_waits_again_under_a_new_identity_reports_it_again(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
