@@ -12,17 +12,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from agent.core.clock import SECOND, Clock, to_iso
+from agent.core.clock import Clock, to_iso
 from agent.core.files.file_sync import sync
 from agent.core.state_machine import TriggerStatus
 from agent.store import backup
 from agent.store.backup import BackupContents
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
+from agent.store.db.sqlite import LOG_FILES, kept_name
 from agent.store.db.write_lock import WriteLockTimeoutError
 from agent.store.engine import outages, trigger_rows
 from agent.store.read import held_tasks
@@ -38,7 +38,6 @@ RESTORED: Final = "database.restored"
 """The event of a restore."""
 HOLD_REASON: Final = "the database was restored from a backup: what happened later is not known"
 _LOCK_SECONDS: Final = 30.0
-_LOG_FILES: Final = ("-wal", "-shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +175,13 @@ def _set_aside(database: Database, path: Path) -> Path:
     with suppress(StoreError), database.connect("reader") as connection:
         # A damaged file cannot do this; then its log is kept beside it.
         connection.query("PRAGMA wal_checkpoint(TRUNCATE)")
-    instant = datetime.fromtimestamp(database.clock.now() // SECOND, UTC)
-    kept = path.with_name(f"{path.name}.replaced-{instant:%Y%m%dT%H%M%SZ}")
-    for suffix in ("", *_LOG_FILES):
+    kept = kept_name(path, database.clock.now())
+    for suffix in ("", *LOG_FILES):
         file = path.with_name(path.name + suffix)
         if file.exists():
             _link(file, kept.with_name(kept.name + suffix))
     sync(path.parent)
-    for suffix in _LOG_FILES:
+    for suffix in LOG_FILES:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     return kept
 
@@ -218,6 +216,6 @@ def _write_locked(database: Database) -> Iterator[None]:
 
 
 def _remove(prepared: Path) -> None:
-    for suffix in ("", *_LOG_FILES):
+    for suffix in ("", *LOG_FILES):
         with suppress(FileNotFoundError):
             prepared.with_name(prepared.name + suffix).unlink()

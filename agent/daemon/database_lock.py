@@ -1,6 +1,7 @@
 """The lock that lets one process at a time run the tasks of a SQLite database."""
 
 import errno
+from contextlib import suppress
 
 from agent import bootstrap
 from agent.core.files.process_lock import Lock, LockHolder
@@ -30,4 +31,10 @@ def take_lock(database: Database, role: str) -> Lock | None:
         reason = "it cannot be written" if error.errno == errno.EBADF else error.strerror
         text = f"{database.path} cannot be locked: {reason}"
         raise StoreError(Fault.READONLY, text) from None
+    if lock is not None and role == "daemon":
+        from agent.store.db import sqlite
+
+        # A full disk or a busy database is for the start itself to wait for or report.
+        with suppress(StoreError):
+            sqlite.renew_id(database)
     return lock

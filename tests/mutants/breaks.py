@@ -665,6 +665,20 @@ MUTANTS: Final = (
         "revision",
     ),
     Mutant(
+        "a log is applied to another file",
+        "a backup that was copied over a crashed database is damaged by that database's log",
+        "agent/store/db/sqlite.py",
+        "if not any(known) or self.file_id() in known:",
+        "if any(known) or not any(known):",
+    ),
+    Mutant(
+        "a running agent leaves the log of a replaced file",
+        "the next start applies the log of the file before to the one that replaced it",
+        "agent/store/db/sqlite.py",
+        "if is_own_log and not is_same:",
+        "if is_own_log and is_same:",
+    ),
+    Mutant(
         "a fenced worker enrolls again",
         "a worker that an upgrade has fenced returns with its old version",
         "agent/tasks/commit/session.py",

@@ -42,12 +42,14 @@ class CommitUnknownError(StoreError):
         super().__init__(fault, f"{message}; whether the change was made is not known")
 
 
-def replaced(path: Path | None) -> StoreError:
-    """Return the error of a file that was deleted or replaced."""
+def replaced(path: Path | None, kept_log: str | None = None) -> StoreError:
+    """Return the error of a file that was deleted or replaced; `kept_log` is the new name of its log."""
+    kept = "" if kept_log is None else f"; the log of the file that was there is kept as {kept_log}"
     return StoreError(
         Fault.REPLACED,
         f"{path} was deleted, moved or replaced while it was in use; nothing is written to it any"
-        " more: put the right file there and start again",
+        " more: put a backup there with `agent db restore FILE`, or put the right file back, and"
+        f" start again{kept}",
     )
 
 
@@ -267,6 +269,7 @@ class Database:
         if self.path is not None:
             from agent.store.db import sqlite
 
+            self.check_file()
             connection = self._same(sqlite.SqliteConnection(self.path, role, self.write_lock))
         else:
             from agent.store.db import postgres

@@ -1,17 +1,27 @@
-"""SQLite: one file, many processes, one writer at a time."""
+"""SQLite: one file, many processes, one writer at a time.
+
+SQLite applies a log to any file that has the log's name. So each database file has an id, in the field of
+its header that is for the application, and the write lock's file has the id of the file in use. A file
+with another id beside a log that is not empty was put there since: it is not opened.
+"""
 
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
+from agent.core import ids
+from agent.core.clock import SECOND
 from agent.core.files import database_file
 from agent.store.db import sqlite_errors
 from agent.store.db.database import (
     CommitUnknownError,
     Connection,
+    Database,
     DeferredRows,
     Role,
     Row,
@@ -25,6 +35,11 @@ from agent.store.db.write_lock import WriteLock, WriteLockHandle, WriteLockTimeo
 PATIENCE_SECONDS: Final = 30.0
 """How long a statement waits for other writers before it is `busy`."""
 
+LOG_FILES: Final = ("-wal", "-journal", "-shm")
+"""What SQLite adds to the name of a database for its logs, and for the index of the first."""
+
+_ID_OFFSET: Final = 60
+"""Of `PRAGMA user_version` in the file's header: four bytes, the highest first."""
 _POLL_SECONDS: Final = 0.02
 _CACHED_STATEMENTS: Final = 256
 _IOERR: Final = 10
@@ -60,6 +75,12 @@ class SqliteConnection(Connection):
         self._log: str | None = None
         """The write-ahead log, if there is one; its name is derived from the file's."""
         self._log_identity: database_file.Identity | None = None
+        self._has_recorded_id = False
+        try:
+            self._refuse_foreign_log()
+        except BaseException:
+            self._leave_file()
+            raise
         try:
             self._raw = chosen.module.connect(
                 f"file:{quote(str(path))}?mode=rw",
@@ -166,6 +187,9 @@ class SqliteConnection(Connection):
                 self._raw.backup(target, pages=-1)
             finally:
                 target.close()
+            with path.open("r+b") as file:
+                file.seek(_ID_OFFSET)
+                file.write(_new_id().to_bytes(4, "big"))
         except self._errors as error:
             if sqlite_errors.is_disk_full(path):
                 raise StoreError(Fault.FULL, f"no room is left in {path.parent}") from error
@@ -176,14 +200,58 @@ class SqliteConnection(Connection):
         self.check_file()
 
     def check_file(self) -> None:
+        kept_log = None
         try:
             is_same = database_file.identity_of(self._path) == self.identity
-            if is_same and self._log_identity is not None and self._log is not None:
-                is_same = database_file.identity_of(self._log) == self._log_identity
+            if self._log_identity is not None and self._log is not None:
+                is_own_log = database_file.identity_of(self._log) == self._log_identity
+                if is_own_log and not is_same:
+                    kept_log = self._set_log_aside(self._log)
+                is_same = is_same and is_own_log
         except OSError:
             is_same = False
         if not is_same:
-            raise replaced(self._path)
+            raise replaced(self._path, kept_log)
+
+    def _set_log_aside(self, log: str) -> str:
+        """Rename the log of a replaced file: SQLite would apply it to the file that is there now."""
+        real = Path(log.removesuffix("-wal"))
+        kept = kept_name(real, self.database.clock.now())
+        Path(log).rename(f"{kept}-wal")
+        with suppress(OSError):
+            Path(f"{real}-shm").rename(f"{kept}-shm")
+        return f"{kept}-wal"
+
+    def file_id(self) -> int:
+        """Return the id in the file's header."""
+        assert self._file is not None
+        return int.from_bytes(os.pread(self._file.descriptors[0], 4, _ID_OFFSET), "big")
+
+    def _refuse_foreign_log(self) -> None:
+        """Raise `StoreError` if the file was replaced since its log was written."""
+        # SQLite itself removes the log of an empty file.
+        if self._commit_counter is None or self._path.stat().st_size == 0:
+            return
+        known = self._commit_counter.file_ids()
+        if not any(known) or self.file_id() in known:
+            return
+        for suffix in LOG_FILES[:2]:
+            log = Path(os.path.realpath(self._path) + suffix)
+            if log.is_file() and log.stat().st_size > 0:
+                raise StoreError(
+                    Fault.REPLACED,
+                    f"{self._path} was replaced, and {log} is the log of the file that was there"
+                    " before, which would damage it: put a backup there with `agent db restore"
+                    f" FILE`, or move {log.name} away to use the file as it is",
+                )
+
+    def _record_id(self) -> None:
+        """Record which file the log that begins belongs to; SQLite's lock is held."""
+        self._has_recorded_id = True
+        if self._commit_counter is not None:
+            file_id = self.file_id()
+            if file_id not in self._commit_counter.file_ids():
+                self._commit_counter.record_file_ids(file_id, file_id)
 
     def close(self) -> None:
         self._raw.close()
@@ -221,6 +289,8 @@ class SqliteConnection(Connection):
         finally:
             if lock is not None:
                 lock.leave_queue()
+        if not self._has_recorded_id:
+            self._record_id()
         if lock is not None and not self._is_writer:
             lock.release()
         self.in_transaction = True
@@ -279,6 +349,33 @@ class SqliteConnection(Connection):
             # A failed sync may have written everything: after a crash the commit would count.
             raise CommitUnknownError(fault, message) from error
         raise StoreError(fault, message) from error
+
+
+def kept_name(path: Path, now: int) -> Path:
+    """Return the name under which a replaced file, or its log, is kept."""
+    instant = datetime.fromtimestamp(now // SECOND, UTC)
+    return path.with_name(f"{path.name}.replaced-{instant:%Y%m%dT%H%M%SZ}")
+
+
+def renew_id(database: Database) -> None:
+    """Give a file another id than its earlier copies have; the caller runs its tasks.
+
+    Until the header has it, both ids are on record: this process may be killed at any point.
+    """
+    assert database.write_lock is not None
+    with database.connect("writer") as connection:
+        assert isinstance(connection, SqliteConnection)
+        new = _new_id()
+        database.write_lock.record_file_ids(connection.file_id(), new)
+        with connection.transaction():
+            connection.execute(f"PRAGMA user_version = {new}")
+        connection.query("PRAGMA wal_checkpoint(PASSIVE)")
+        if connection.file_id() == new:
+            database.write_lock.record_file_ids(new, new)
+
+
+def _new_id() -> int:
+    return 1 + int(ids.random_fraction() * (2**31 - 2))
 
 
 def create(path: Path) -> None:

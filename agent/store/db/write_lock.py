@@ -9,12 +9,14 @@ first takes the queue's lock, then the write lock: a writer that has just releas
 the queue taken and cannot overtake.
 
 The lock's file also contains a counter of the writers' commits. Reading it takes one system call. A
-daemon notices the submissions of other processes by it.
+daemon notices the submissions of other processes by it. Behind the counter are the ids of the database
+file that is in use: see `sqlite.renew_id`.
 """
 
 import contextlib
 import fcntl
 import os
+import struct
 import time
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,8 @@ from typing import Final
 _SHORT_SECONDS: Final = 0.0001
 _LONG_SECONDS: Final = 0.002
 _SHORT_WAITS: Final = 500
+_FILE_IDS: Final = struct.Struct("<II")
+_FILE_IDS_OFFSET: Final = 8
 
 
 class WriteLockTimeoutError(Exception):
@@ -46,12 +50,28 @@ class WriteLock:
 
     def mark(self) -> int:
         """Return how often writers have committed."""
+        return int.from_bytes(os.pread(self._current(), 8, 0), "little")
+
+    def file_ids(self) -> tuple[int, int]:
+        """Return the ids that the database file in use may have; zeros: not recorded."""
+        found = os.pread(self._current(), _FILE_IDS.size, _FILE_IDS_OFFSET)
+        first, second = _FILE_IDS.unpack(found.ljust(_FILE_IDS.size, b"\0"))
+        return first, second
+
+    def record_file_ids(self, first: int, second: int) -> None:
+        """Record the ids that the database file may have, durably."""
+        # Another user's file cannot be written; then the log of a replaced file is not recognized.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._current(), _FILE_IDS.pack(first, second), _FILE_IDS_OFFSET)
+            os.fsync(self._current())
+
+    def _current(self) -> int:
         if self._reader is not None and is_removed(self._reader):
             os.close(self._reader)
             self._reader = None
         if self._reader is None:
             self._reader = self._open(self.path)
-        return int.from_bytes(os.pread(self._reader, 8, 0), "little")
+        return self._reader
 
     @staticmethod
     def _open(path: Path) -> int:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agent import restore
+from agent.store import backup
+from agent.store.db import sqlite
 from agent.store.db.database import Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.write_lock import WriteLockTimeoutError
@@ -127,6 +130,152 @@ def test_a_removed_lock_file_is_replaced(sqlite_database: Database) -> None:
     old.close()
     new.acquire(1.0)
     new.close()
+
+
+def rows_of(database: Database) -> list[int]:
+    """Return what the tests below have written."""
+    with database.connect("reader") as connection:
+        return [n for (n,) in connection.query("SELECT n FROM it ORDER BY n")]
+
+
+def insert(database: Database, *numbers: int) -> None:
+    """Write, a commit for each number; the log is gone when the connection is closed."""
+    with database.connect("writer") as connection:
+        for number in numbers:
+            with connection.transaction():
+                connection.execute("CREATE TABLE IF NOT EXISTS it (n bigint)")
+                connection.execute("INSERT INTO it VALUES (:n)", n=number)
+
+
+@pytest.fixture
+def crashed(sqlite_database: Database, tmp_path: Path) -> Database:
+    """Return a database as a killed agent leaves it, with a log, and two copies beside it."""
+    path = sqlite_database.path
+    assert path is not None
+    home = tmp_path / "crashed"
+    home.mkdir()
+    insert(sqlite_database, 1)
+    shutil.copyfile(path, home / "plain.db")
+    sqlite.renew_id(sqlite_database)
+    with sqlite_database.connect("reader") as reader:
+        # From now on a connection uses the log, so that the end of the others does not empty it.
+        reader.check()
+        backup.write(sqlite_database, home / "backup.db")
+        insert(sqlite_database, 2, 3)
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copyfile(file, home / file.name)
+    assert (home / f"{path.name}-wal").stat().st_size > 0
+    return Database(f"sqlite:///{home / path.name}")
+
+
+def test_a_file_keeps_the_log_that_is_its_own(crashed: Database) -> None:
+    """After a kill, and where both were copied: what was committed is there."""
+    assert rows_of(crashed) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("copy", ["plain.db", "backup.db"])
+@pytest.mark.parametrize("is_in_place", [True, False])
+def test_a_log_is_not_applied_to_another_file(
+    crashed: Database, copy: str, is_in_place: bool
+) -> None:
+    """Opening it would damage the copy: the message names the log, and the command that restores."""
+    assert crashed.path is not None
+    source = crashed.path.with_name(copy)
+    content = source.read_bytes()
+    if is_in_place:
+        crashed.path.write_bytes(content)
+    else:
+        shutil.copyfile(source, crashed.path.with_name("new.db")).replace(crashed.path)
+    log = crashed.path.with_name(f"{crashed.path.name}-wal")
+    for role in ("reader", "writer", "worker"):
+        with pytest.raises(StoreError, match=r"`agent db restore FILE`") as raised:
+            Database(crashed.url).connect(role)
+        assert raised.value.fault is Fault.REPLACED
+        assert str(log) in raised.value.message
+    assert crashed.path.read_bytes() == content
+    log.rename(log.with_name("away"))
+    assert rows_of(Database(crashed.url)) == [1]
+
+
+def test_a_restore_sets_a_foreign_log_aside(crashed: Database) -> None:
+    """The command that the message names works, and keeps the log."""
+    assert crashed.path is not None
+    backup_file = crashed.path.with_name("backup.db")
+    crashed.path.write_bytes(backup_file.read_bytes())
+    restored = restore.restore(Database(crashed.url), backup_file)
+    assert rows_of(Database(crashed.url)) == [1]
+    assert restored.replaced is not None
+    assert restored.replaced.with_name(f"{restored.replaced.name}-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("has_new_id", [True, False])
+def test_a_kill_while_the_id_changes(
+    crashed: Database, has_new_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before or after the header has the new id: the log still belongs to the file."""
+    assert crashed.path is not None and crashed.write_lock is not None
+    insert(crashed, 4)
+    with crashed.connect("reader") as reader:
+        assert isinstance(reader, sqlite.SqliteConnection)
+        reader.check()
+        before = reader.file_id()
+        monkeypatch.setattr(crashed.write_lock, "record_file_ids", _first_call_only(crashed))
+        sqlite.renew_id(crashed)
+        after = reader.file_id()
+        insert(crashed, 5)
+        if not has_new_id:
+            assert crashed.write_lock.file_ids() == (before, after)
+        copied = crashed.path.with_name("killed.db")
+        for suffix in ("", "-wal", ".gate"):
+            shutil.copyfile(f"{crashed.path}{suffix}", f"{copied}{suffix}")
+    if not has_new_id:
+        with copied.open("r+b") as file:
+            file.seek(60)
+            file.write(before.to_bytes(4, "big"))
+    assert rows_of(Database(f"sqlite:///{copied}")) == [1, 2, 3, 4, 5]
+
+
+def _first_call_only(database: Database) -> Callable[[int, int], None]:
+    assert database.write_lock is not None
+    record, calls = database.write_lock.record_file_ids, iter([True])
+    return lambda first, second: record(first, second) if next(calls, False) else None
+
+
+def test_the_log_of_a_file_that_was_replaced_is_set_aside(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """The running process notices, keeps the log under a name that it says, and spares the new file."""
+    path = sqlite_database.path
+    assert path is not None
+    insert(sqlite_database, 1)
+    good = tmp_path / "good.db"
+    backup.write(sqlite_database, good)
+    with sqlite_database.connect("worker") as connection:
+        with connection.transaction():
+            connection.execute("INSERT INTO it VALUES (2)")
+        good.rename(path)
+        with pytest.raises(StoreError, match=r"is kept as (.*-wal)$") as raised:
+            connection.check_file()
+        kept = Path(raised.value.message.rpartition(" ")[2])
+        assert kept.stat().st_size > 0
+        assert not path.with_name(f"{path.name}-wal").exists()
+        assert rows_of(Database(sqlite_database.url)) == [1]
+    insert(Database(sqlite_database.url), 3)
+    assert rows_of(Database(sqlite_database.url)) == [1, 3]
+
+
+def test_the_log_of_a_file_that_was_moved_stays(sqlite_database: Database) -> None:
+    """The file may come back, and needs it."""
+    path = sqlite_database.path
+    assert path is not None
+    with sqlite_database.connect("worker") as connection:
+        with connection.transaction():
+            connection.execute("CREATE TABLE it (n bigint)")
+        move(path)
+        with pytest.raises(StoreError, match="moved or replaced"):
+            connection.check_file()
+    path.with_name("moved.db").rename(path)
+    insert(Database(sqlite_database.url), 1)
 
 
 def test_a_symlink_leads_to_the_same_write_lock(sqlite_database: Database, tmp_path: Path) -> None:
