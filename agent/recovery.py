@@ -1,6 +1,6 @@
 """The startup pass, before any loop starts: it repairs the state after a crash, and executes no step.
 
-In this order: approvals that were decided or have expired (their steps go on), results that an earlier
+In this order: waits that began while the clock ran ahead, approvals that were decided or have expired (their steps go on), results that an earlier
 process could not record, orphaned processes, steps of dead workers, children without parents. A step
 with a recorded result takes it; without one its outcome is unknown, never success.
 
@@ -9,18 +9,21 @@ missed, watchers continue from their cursors.
 """
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
 from agent.approvals import expiry
 from agent.config.models import BudgetSettings
-from agent.core.clock import Clock
+from agent.core.clock import CLOCK_ERROR_US, Clock
 from agent.store.db.database import Connection, Database
-from agent.store.engine import trigger_rows, workers
+from agent.store.engine import reads, trigger_rows, workers
+from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import orphan_processes, peer_takeover, spilled_results
 from agent.tasks.rescue.rescue_steps import take_over
+from agent.tasks.rules import clock_correction
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.schedules.passes import SchedulePass, run_schedules_now
 
@@ -56,6 +59,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
     workers that were already declared dead.
     """
     recovered = Recovered()
+    correct_waits(database, clock)
     recovered.approvals = expiry.check_due(database, clock).total()
     graphs = GraphCache()
     with database.connect("writer") as connection:
@@ -78,6 +82,19 @@ def recover(database: Database, clock: Clock) -> Recovered:
             approvals=recovered.approvals,
         )
     return recovered
+
+
+def correct_waits(database: Database, clock: Clock) -> None:
+    """Correct the waits that began while the clock ran ahead; also after the clock was set back."""
+    with database.connect("reader") as connection:
+        task_ids = reads.begun_after(connection, clock.now() + CLOCK_ERROR_US)
+    operator = Operator(database, clock)
+    for task_id in task_ids:
+        # One unreadable task must not stop the start.
+        with suppress(NotFoundError, RefusedError), operator.changing(task_id) as (tx, locked):
+            clock_correction.correct(tx, locked)
+    if task_ids:
+        log.warning("waits.corrected", tasks=task_ids)
 
 
 def recover_triggers(

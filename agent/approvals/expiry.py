@@ -73,7 +73,9 @@ class ApprovalCheck:
     def run(self) -> None:
         """Check once. After a failure the next check covers the same time again."""
         started = self._clock.now()
-        counts = check_due(self._database, self._clock, self._since)
+        # The clock may have been set back since the last check.
+        since = min(self._since, max(0, started - OVERLAP_US))
+        counts = check_due(self._database, self._clock, since)
         self._since = max(0, started - OVERLAP_US)
         if counts:
             log.info("approvals.checked", **counts)

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 SECOND = 1_000_000
 """Microseconds in a second."""
+CLOCK_ERROR_US = 60 * SECOND
+"""A recorded time further in the future than this comes from a clock that ran ahead."""
 
 
 class Clock:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from agent import bootstrap
+from agent import bootstrap, recovery
 from agent.approvals import expiry
 from agent.config.loader import Configuration
 from agent.config.settings import Settings
@@ -204,6 +204,10 @@ class Daemon:
         check = expiry.ApprovalCheck(database, database.clock)
         self._jobs.every("workflow sync", workflow_sync_job.WORKFLOW_SYNC_SECONDS, sync.run)
         self._jobs.every(_APPROVAL_CHECK, settings.approvals.loop_seconds, check.run)
+        self._jobs.on_jump(
+            "waits after a jump",
+            lambda _seconds: recovery.correct_waits(database, database.clock),
+        )
         self._jobs.start()
 
     def _stop(self, number: signal.Signals) -> None:

@@ -71,6 +71,22 @@ def test_a_question_is_renewed(engine: Engine) -> None:
     assert runs[counted] == [("pay", None, 1)]
 
 
+def test_a_question_asked_while_the_clock_ran_ahead_expires_in_its_own_time(
+    engine: Engine,
+) -> None:
+    """Once the clock is corrected, its time begins; a second correction does not begin it again."""
+    engine.skip(144 * HOUR)
+    task_id, _ = asked(engine, gated("pay", token(), expires="1h", remind="30m"))
+    engine.skip(-144 * HOUR)
+    clock = engine.database.clock
+    recovery.correct_waits(engine.database, clock)
+    engine.skip(HOUR / 2 + 60)
+    eventually(lambda: engine.types(task_id).count("approval.reminded") == 1)
+    recovery.correct_waits(engine.database, clock)
+    engine.skip(HOUR / 2)
+    assert engine.wait(task_id, "failed")["error"]["code"] == "approval_expired"
+
+
 def test_reminders_are_repeated(engine: Engine) -> None:
     """A reminder is an event; the question does not change, and expires when it is due."""
     task_id, approval = asked(engine, gated("pay", token(), remind="1h", expires="150m"))

@@ -1,6 +1,6 @@
 """The `wait` kind: a duration, an instant or a signal; it holds no slot while it waits."""
 
-from agent.core.clock import SECOND
+from agent.core.clock import CLOCK_ERROR_US, SECOND
 from agent.core.waits import Signal, Timer
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.configs import WaitConfig
@@ -17,7 +17,11 @@ async def run(config: WaitConfig, context: StepContext) -> Outcome:
         # The instant of the first attempt is saved, so that an early wake-up does not extend the wait.
         saved = context.checkpoint
         is_saved = isinstance(saved, dict) and isinstance(saved.get("until"), int)
-        instant = saved["until"] if is_saved else now + int(config.duration * SECOND)
+        length_us = int(config.duration * SECOND)
+        instant = saved["until"] if is_saved else now + length_us
+        if instant - length_us > now + CLOCK_ERROR_US:
+            # The clock ran ahead then, and has been corrected.
+            instant = now + length_us
     assert instant is not None
     if now >= instant:
         return Succeeded()

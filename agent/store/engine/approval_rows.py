@@ -131,6 +131,18 @@ def set_reminder(tx: Connection, approval_id: str, remind_at: int | None) -> Non
     )
 
 
+def set_times(tx: Connection, row: ApprovalRow) -> None:
+    """Write when a pending approval was requested, is due for a reminder, and expires."""
+    tx.execute(
+        "UPDATE approvals SET created_at = :created_at, remind_at = :remind_at,"
+        " expires_at = :expires_at WHERE id = :id AND status = 'pending'",
+        created_at=row.created_at,
+        remind_at=row.remind_at,
+        expires_at=row.expires_at,
+        id=row.id,
+    )
+
+
 def find(connection: Connection, approval_id: str) -> ApprovalRow | None:
     """Return one row."""
     rows = connection.query(

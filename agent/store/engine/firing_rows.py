@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+from agent.core.clock import CLOCK_ERROR_US
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
 from agent.store.db.json_values import set_of
-from agent.store.engine.trigger_rows import CLOCK_ERROR_US
 
 _TYPES: Final[Mapping[str, ColumnType]] = {
     "trigger_id": "text",

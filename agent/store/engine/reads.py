@@ -217,6 +217,19 @@ def next_wake_time(connection: Connection) -> int | None:
     return min((row[0] for row in connection.query(SOONEST)), default=None)
 
 
+def begun_after(connection: Connection, instant: int) -> list[str]:
+    """Return open tasks with a wait, a question or a lease that began after an instant."""
+    rows = connection.query(
+        "SELECT s.task_id FROM steps AS s WHERE s.wake_at > :instant AND s.started_at > :instant"
+        " UNION SELECT a.task_id FROM approvals AS a"
+        " WHERE a.status = 'pending' AND a.created_at > :instant"
+        " UNION SELECT w.task_id FROM work AS w"
+        " WHERE w.status IN ('leased', 'running') AND w.leased_at > :instant",
+        instant=instant,
+    )
+    return [str(row[0]) for row in rows]
+
+
 @cache
 def _processes(sql: Sql) -> str:
     return (

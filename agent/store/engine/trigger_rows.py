@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from agent.core.clock import CLOCK_ERROR_US
 from agent.core.state_machine import TriggerStatus
 from agent.store.db.database import Connection
 from agent.store.db.dialect import ColumnType, Sql
@@ -59,8 +60,6 @@ FAILURES: Final = "failures"
 """The `pause_kind` of a trigger that has paused itself because its tasks failed."""
 RESTORE: Final = "restore"
 """The `pause_kind` of a trigger that a restore of the database holds."""
-CLOCK_ERROR_US: Final = 60_000_000
-"""A recorded time further in the future than this comes from a clock that ran ahead."""
 
 
 @dataclass(frozen=True, slots=True)

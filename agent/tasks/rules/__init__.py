@@ -3,6 +3,7 @@
 
 - Life of a task: `creation`, `claiming`, `settlement` (the outcome of an attempt), `advance` (ends
   every transaction on a task: releases steps, derives the status), `activity` (whether it only waits).
+- `clock_correction`: waits that began while the clock ran ahead.
 - Writing: `row_writer` (all rows, one statement per table), `call_ledger` (intents and results).
 - Kinds of steps: `fanout` (items of a group), `child_tasks`, `approvals` (`decide` applies an answer),
   `conversations` (what steps append to them); `settlement.take_signal` wakes a step by a signal.

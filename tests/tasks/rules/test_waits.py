@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent import recovery
 from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Signal, UnknownCall
@@ -24,6 +25,8 @@ from tests.support.engine import (
 )
 from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
+
+DAY = 86_400
 
 
 def wake_at(hand: Hand, task_id: str) -> int:
@@ -116,6 +119,42 @@ def test_a_timer_holds_no_slot_and_wakes_when_due(engine: Engine) -> None:
     engine.wait(task_id, "succeeded")
     (waited,) = [found for found in engine.document(task_id)["steps"] if found["name"] == "wait"]
     assert waited["attempt"] == 1, "a wait is no attempt"
+
+
+def test_a_wait_begun_while_the_clock_ran_ahead_takes_its_own_time(engine: Engine) -> None:
+    """Once the clock is corrected it lasts its length from then on, and not the days of the error too."""
+    engine.skip(6 * DAY)
+    task_id = engine.submit(graph(other("wait", "wait", config={"duration": "1h"})))
+    right = engine.submit(graph(other("wait", "wait", config={"duration": "9d"}), name="right"))
+    engine.wait_step(task_id, "wait", "waiting")
+    engine.wait_step(right, "wait", "waiting")
+    engine.skip(-6 * DAY)
+    begun_at = engine.database.clock.now()
+    recovery.correct_waits(engine.database, engine.database.clock)
+    eventually(lambda: engine.types(task_id).count("step.claimed") == 2)
+    engine.wait_step(task_id, "wait", "waiting")
+    ((until,),) = engine.rows("SELECT wake_at FROM steps WHERE task_id = :id", id=task_id)
+    assert 3600 * SECOND <= until - begun_at < 3700 * SECOND
+    engine.skip(3700)
+    engine.wait(task_id, "succeeded")
+    # A second correction changes nothing: the wait began before now.
+    claims = engine.types(right).count("step.claimed")
+    recovery.correct_waits(engine.database, engine.database.clock)
+    assert engine.types(right).count("step.claimed") == claims == 2
+    assert engine.status(right) == "running"
+
+
+def test_a_retry_planned_while_the_clock_ran_ahead_comes_at_once(hand: Hand) -> None:
+    """Its delay is shorter than the error of the clock."""
+    hand.skip(6 * DAY)
+    task_id = hand.start(graph(step("a", retry=RetryPolicy(max_attempts=5, delay_seconds=10))))
+    hand.settle({"a": RETRY})
+    hand.skip(-6 * DAY)
+    hand.commit()
+    assert hand.names() == []
+    recovery.correct_waits(hand.database, hand.clock)
+    hand.commit()
+    assert hand.names(task_id) == ["a"]
 
 
 def test_a_short_timer_wakes_without_other_events(engine: Engine) -> None:

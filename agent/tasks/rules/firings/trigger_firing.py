@@ -7,14 +7,14 @@ the endings of the trigger's last tasks, and writes nothing: its rows are collec
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from agent.core.clock import SECOND
+from agent.core.clock import CLOCK_ERROR_US, SECOND
 from agent.core.ids import new_id
 from agent.core.state_machine import FIRING, TRIGGER, FiringStatus, TriggerStatus, moved
 from agent.steps.types.outcome import Json
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows
-from agent.store.engine.trigger_rows import CLOCK_ERROR_US, TriggerRow
+from agent.store.engine.trigger_rows import TriggerRow
 from agent.tasks.rules import creation
 from agent.tasks.rules.creation import Submission
 from agent.tasks.rules.firings.trigger_update import FireResult, Mark, Run, TriggerUpdate

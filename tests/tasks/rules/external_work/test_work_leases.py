@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent import recovery
 from agent.approvals import answering
 from agent.approvals.permission import terminal_user
 from agent.core.clock import SECOND
@@ -246,6 +247,20 @@ def test_time_without_a_daemon_does_not_count(bench: WorkBench, answering: float
     assert bench.work_statuses() == ["running"]
     assert bench.call(lease, "heartbeat").lost is None
     bench.pass_time(61, answering_seconds=answering + 61)
+    assert bench.work_statuses() == ["expired"]
+
+
+def test_a_lease_given_while_the_clock_ran_ahead_ends_in_its_own_time(bench: WorkBench) -> None:
+    """Once the clock is corrected, a worker that has gone does not hold its work for the days of the error."""
+    bench.hand.skip(144 * 3600)
+    bench.hand.start(graph(worker_step()))
+    bench.offer()
+    lease = bench.claim(must_start=True)
+    bench.hand.skip(-144 * 3600)
+    recovery.correct_waits(bench.hand.database, bench.hand.clock)
+    bench.pass_time(30)
+    assert bench.call(lease, "heartbeat").lost is None
+    bench.pass_time(61)
     assert bench.work_statuses() == ["expired"]
 
 
