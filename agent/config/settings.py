@@ -117,10 +117,14 @@ class ServerSettings(Section):
         default=256,
         ge=1,
         le=10_000,
-        description="Requests answered at the same time; more are refused with Retry-After.",
+        description="Requests answered at the same time, three quarters of them of one token; more are"
+        " refused with Retry-After.",
     )
     max_streams: int = Field(
-        default=64, ge=1, le=1000, description="Streams of events open at the same time."
+        default=64,
+        ge=1,
+        le=1000,
+        description="Streams of events open at the same time, three quarters of them of one token.",
     )
     database_threads: int = Field(
         default=4,

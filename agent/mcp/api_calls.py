@@ -13,6 +13,7 @@ from agent.approvals import permission
 from agent.approvals.permission import Principal
 from agent.core.scopes import Scope
 from agent.server.access.grants import TokenGrant
+from agent.server.problems import revoked
 from agent.server.requests.route_registry import GRANT
 
 CHANNEL: Final = "mcp"
@@ -101,11 +102,22 @@ class Api:
         raise ApiError(response.status_code, response.json())
 
 
-def in_process(app: ASGIApp, grant: TokenGrant, address: tuple[str, int] | None) -> Api:
-    """Return the routes of an application in this process, for a caller that is known already."""
+def in_process(
+    app: ASGIApp,
+    grant: TokenGrant,
+    address: tuple[str, int] | None,
+    holds: Callable[[], bool] = lambda: True,
+) -> Api:
+    """Return the routes of an application in this process, for a caller that is known already.
+
+    `holds` tells before each request whether the caller's token is still valid: a call of a tool may wait.
+    """
     caller = replace(grant, channel=CHANNEL)
 
     async def granted(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if not holds():
+            await revoked().response()(scope, receive, send)
+            return
         await app({**scope, GRANT: caller}, receive, send)
 
     transport = httpx.ASGITransport(granted, client=address or ("", 0))

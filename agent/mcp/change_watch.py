@@ -31,7 +31,7 @@ _POLL_SECONDS: Final = 2.0
 _SESSION_SECONDS: Final = 1800.0
 """How long after it has listed the tools a session over HTTP is notified of changes."""
 _PAGE: Final = 1000
-_MAX_SESSIONS: Final = 200
+_MAX_SESSIONS: Final = 1000
 
 
 class ChangeWatch(InMemorySubscriptionBus):
@@ -75,6 +75,10 @@ class ChangeWatch(InMemorySubscriptionBus):
         if len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         self._start()
+
+    def forget(self, session_id: str) -> None:
+        """Notify a session no longer."""
+        self._sessions.pop(session_id, None)
 
     def close(self) -> None:
         """Stop watching."""

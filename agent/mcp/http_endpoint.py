@@ -5,21 +5,27 @@ with the first request, in a thread: it takes a second, and most daemons never n
 """
 
 import asyncio
-from contextlib import suppress
+from collections import OrderedDict
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from agent.core.scopes import implied
 from agent.mcp import sdk
 from agent.mcp.api_calls import Api, in_process
 from agent.server.access.grants import TokenGrant
-from agent.server.context import Context
-from agent.server.problems import Problem, problem_of, retry_later
+from agent.server.context import Context, while_allowed
+from agent.server.problems import Problem, problem_of
 from agent.server.requests.openapi import describe
 from agent.server.requests.route_registry import GRANT
+from agent.server.token_shares import TokenShares
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
@@ -31,7 +37,19 @@ log = structlog.get_logger(__name__)
 
 PATH: Final = "/mcp"
 _MAX_SESSIONS: Final = 1000
+_MAX_SESSIONS_OF_ONE: Final = 100
+"""Of clients of earlier protocols, in all and of one token; the SDK ends those that are idle for half an hour."""
+_SESSION: Final = "mcp-session-id"
 _CLOSE_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of a client of an earlier protocol."""
+
+    grant: TokenGrant
+    in_progress: int = 0
+    """Its requests and streams."""
 
 
 class HttpEndpoint:
@@ -40,9 +58,14 @@ class HttpEndpoint:
     def __init__(self, routes: FastAPI, context: Context) -> None:
         self._routes = routes
         self._max_body_bytes = context.settings.server.max_body_bytes
-        self._max_streams = context.settings.server.max_streams
-        self._streams = 0
+        self._max_requests = context.settings.server.max_requests
+        self._tokens = context.tokens
+        self._streams = TokenShares(
+            context.settings.server.max_streams, "too many streams are open"
+        )
         """Open streams of clients of earlier protocols."""
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        """By their ids, the longest idle first."""
         self._starting: asyncio.Future[StreamableHTTPSessionManager] | None = None
         self._protocol: ProtocolServer | None = None
         self._running: asyncio.Task[None] | None = None
@@ -50,26 +73,78 @@ class HttpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; a problem of its own is a problem document, as of the routes."""
+        grant: TokenGrant = scope[GRANT]
         has_started = False
-        is_stream = scope["method"] == "GET"
 
         async def send_noted(message: Message) -> None:
             nonlocal has_started
             has_started = True
+            if opened := Headers(raw=message.get("headers", ())).get(_SESSION):
+                self._sessions.setdefault(opened, _Session(grant))
             await send(message)
 
-        self._streams += is_stream
+        is_stream = scope["method"] == "GET"
         try:
-            if is_stream and self._streams > self._max_streams:
-                raise retry_later(503, "overloaded", "too many streams are open", 5)
+            if is_stream:
+                self._streams.check(grant)
             manager = await self._manager()
-            await manager.handle_request(_owned(scope), receive, send_noted)
+            with self._streams.taken(grant) if is_stream else nullcontext():
+                handling = self._handle(manager, scope, receive, send_noted)
+                await while_allowed(partial(self._tokens.still_holds, grant), handling)
+            await self._end_excess_sessions(manager, grant)
         except Exception as error:
-            if has_started:
+            if not has_started:
+                await problem_of(error).response()(scope, receive, send)
+            elif isinstance(error, Problem):
+                # The token of a stream was revoked.
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            else:
                 raise
-            await problem_of(error).response()(scope, receive, send)
+
+    async def _handle(
+        self, manager: "StreamableHTTPSessionManager", scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Pass a request on to the SDK, and note that its session is in use."""
+        session_id = Headers(scope=scope).get(_SESSION, "")
+        session = self._sessions.get(session_id)
+        if session is None:
+            await manager.handle_request(_owned(scope), receive, send)
+            return
+        has_ended = scope["method"] == "DELETE"
+
+        async def send_noted(message: Message) -> None:
+            nonlocal has_ended
+            # The SDK has ended it, since it was idle.
+            has_ended = has_ended or message.get("status") == HTTPStatus.NOT_FOUND
+            await send(message)
+
+        session.in_progress += 1
+        try:
+            await manager.handle_request(_owned(scope), receive, send_noted)
         finally:
-            self._streams -= is_stream
+            session.in_progress -= 1
+            if has_ended:
+                self._forget(session_id)
+            elif session_id in self._sessions:
+                self._sessions.move_to_end(session_id)
+
+    async def _end_excess_sessions(
+        self, manager: "StreamableHTTPSessionManager", grant: TokenGrant
+    ) -> None:
+        """End the longest idle session if there are too many: of this token, or else of all."""
+        own = [key for key, session in self._sessions.items() if session.grant == grant]
+        for keys, most in ((own, _MAX_SESSIONS_OF_ONE), (list(self._sessions), _MAX_SESSIONS)):
+            if len(keys) > most:
+                # The first that has no request in progress, or else the first.
+                key = min(keys, key=lambda key: self._sessions[key].in_progress > 0)
+                await manager.handle_request(*_end_of(key, self._sessions[key].grant))
+                self._forget(key)
+                return
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+        if self._protocol is not None:
+            self._protocol.forget(session_id)
 
     def close(self) -> None:
         """End the streams and sessions: the server stops."""
@@ -111,7 +186,8 @@ class HttpEndpoint:
         manager = StreamableHTTPSessionManager(
             self._protocol.server,
             max_request_body_size=self._max_body_bytes,
-            max_sessions=_MAX_SESSIONS,
+            # Ours is reached first: it ends others instead of refusing a new one.
+            max_sessions=_MAX_SESSIONS + self._max_requests,
         )
         is_open = asyncio.Event()
         self._running = asyncio.create_task(self._hold_open(manager, is_open))
@@ -131,7 +207,9 @@ class HttpEndpoint:
         """Return the API as the token of a request may use it."""
         request = context.request
         assert request is not None
-        return in_process(self._routes, request.scope[GRANT], request.scope.get("client"))
+        grant: TokenGrant = request.scope[GRANT]
+        holds = partial(self._tokens.still_holds, grant)
+        return in_process(self._routes, grant, request.scope.get("client"), holds)
 
 
 def _import_all() -> None:
@@ -147,3 +225,17 @@ def _owned(scope: Scope) -> Scope:
     grant: TokenGrant = scope[GRANT]
     token = AccessToken(token="", client_id=f"{grant.name} {grant.hash}", scopes=[])
     return {**scope, "user": AuthenticatedUser(token)}
+
+
+def _end_of(session_id: str, grant: TokenGrant) -> tuple[Scope, Receive, Send]:
+    """Return the request by which a client ends its session."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_: Message) -> None:
+        return None
+
+    headers = [(_SESSION.encode(), session_id.encode())]
+    scope = {"type": "http", "method": "DELETE", "path": PATH, "query_string": b""}
+    return _owned({**scope, "headers": headers, GRANT: grant}), receive, send

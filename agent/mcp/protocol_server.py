@@ -25,6 +25,8 @@ from agent.mcp.route_tools import (
 from agent.mcp.task_waits import START_SCHEMA, WAIT_SCHEMA, TaskCall
 from agent.mcp.tool_catalog import READ, START, WAIT, route_tools
 from agent.mcp.workflow_tools import WorkflowTool, WorkflowTools
+from agent.server.requests.route_registry import GRANT
+from agent.server.token_shares import TokenShares
 from agent.workflows.compile.output_schema import UnusableSchemaError
 from agent.workflows.graph import TOOL_PREFIX
 
@@ -34,6 +36,7 @@ Context = ServerRequestContext[Any]
 ApiOf = Callable[[Context], Api]
 Answer = types.CallToolResult | types.InputRequiredResult
 
+_MAX_SUBSCRIPTIONS: Final = 100
 _STARTS: Final = Hints()
 _INSTRUCTIONS: Final = """\
 This agent runs workflows as durable tasks. start_workflow and the tools workflow_* start a task and return
@@ -61,7 +64,10 @@ class ProtocolServer:
         self._workflows = WorkflowTools()
         self._api_of = api_of
         self._changes = changes
-        self._listen = ListenHandler(changes, max_subscriptions=100, max_buffered_events=1000)
+        self._subscriptions = TokenShares(_MAX_SUBSCRIPTIONS, "")
+        self._listen = ListenHandler(
+            changes, max_subscriptions=_MAX_SUBSCRIPTIONS, max_buffered_events=1000
+        )
         self.server: Server[Any] = _Server(
             "agent",
             version=__version__,
@@ -76,6 +82,10 @@ class ProtocolServer:
             on_read_resource=self._read_resource,
             on_subscriptions_listen=self._subscribe,
         )
+
+    def forget(self, session_id: str) -> None:
+        """Note that a session has ended."""
+        self._changes.forget(session_id)
 
     def close(self) -> None:
         """End the open subscriptions."""
@@ -172,7 +182,13 @@ class ProtocolServer:
     ) -> types.SubscriptionsListenResult:
         if not self._api_of(context).allows("read"):
             raise MCPError(types.INVALID_PARAMS, "subscriptions need the scope 'read'")
-        return await self._listen(context, params)
+        if context.request is None:
+            return await self._listen(context, params)
+        grant = context.request.scope[GRANT]
+        if self._subscriptions.is_full(grant):
+            raise MCPError(types.INTERNAL_ERROR, "too many subscriptions are open")
+        with self._subscriptions.taken(grant):
+            return await self._listen(context, params)
 
     def _start_tool(self) -> types.Tool:
         text = (

@@ -8,8 +8,8 @@ A request passes `connections.header_limits`, `requests.request_guard` (host, or
 Reads and commands run in the threads of `db_pool`; new tasks go through `task_submitter` to the worker,
 many in one commit, and under an `Idempotency-Key` once (`idempotency`). `access` knows tokens and sessions,
 `streams` tells what happens, `monitoring` has the metrics. `context` has the parts of one server, `problems` the
-documents of errors, `startup` the state of a daemon that starts. `schemas` are the documents of the API and
-`examples` their examples.
+documents of errors, `startup` the state of a daemon that starts, `token_shares` how much one
+token may take. `schemas` are the documents of the API and `examples` their examples.
 
 External workers: `work_calls` checks claims, `held_lease` has the requests under one lease, `work_values` the values
 that they bring. `watcher_checks` polls a watcher once for a caller; `workflow_files` finds broken files for pages.

@@ -66,6 +66,7 @@ from agent.server.startup import Startup
 from agent.server.streams.event_stream import EventStream
 from agent.server.streams.live_feed import LiveFeed
 from agent.server.task_submitter import TaskSubmitter
+from agent.server.token_shares import TokenShares
 from agent.server.watcher_checks import WatcherChecks
 from agent.server.work_calls import WorkCalls
 from agent.server.workflow_files import WorkflowFiles
@@ -158,6 +159,7 @@ def build_context(
         ),
         startup=startup,
         health=worker.health,
+        waiting_results=TokenShares(limits.max_streams, "too many callers wait for results"),
     )
 
 

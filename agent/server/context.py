@@ -1,8 +1,9 @@
 """The parts of one running server, as the routes reach them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
@@ -16,11 +17,13 @@ from agent.server.idempotency import IdempotencyKeys
 from agent.server.monitoring.event_counts import EventCounts
 from agent.server.monitoring.metrics import ServerMetrics
 from agent.server.monitoring.readiness import Readiness
+from agent.server.problems import revoked
 from agent.server.requests.route_registry import GRANT
 from agent.server.startup import Startup
 from agent.server.streams.event_stream import EventStream
 from agent.server.streams.live_feed import LiveFeed
 from agent.server.task_submitter import TaskSubmitter
+from agent.server.token_shares import TokenShares
 from agent.server.watcher_checks import WatcherChecks
 from agent.server.work_calls import WorkCalls
 from agent.server.workflow_files import WorkflowFiles
@@ -29,6 +32,11 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.health import Health
 from agent.telemetry import trace_context
+
+Result = TypeVar("Result")
+
+_CHECK_SECONDS: Final = 0.5
+"""How often a request that waits checks its token."""
 
 Reload = Callable[[], Awaitable[dict[str, Any]]]
 """Reads the configuration again and applies it; returns the keys that were applied and those that were not."""
@@ -64,7 +72,7 @@ class Context:
     startup: Startup
     health: Health
     """The worker's present problems."""
-    waiting_results: int = 0
+    waiting_results: TokenShares
     """Requests that wait for the result of a task."""
     reload: Reload | None = None
     """None where the process that serves cannot reload its configuration."""
@@ -85,6 +93,31 @@ def caller(request: Request) -> TokenGrant:
     grant = request.scope[GRANT]
     assert isinstance(grant, TokenGrant)
     return grant
+
+
+def still_allowed(request: Request) -> bool:
+    """Whether the token or session of a request still holds; a caller within this process has neither."""
+    context, grant = context_of(request), caller(request)
+    if not grant.hash:
+        return True
+    if grant.channel == "page":
+        return context.sessions.still_holds(grant)
+    # MCP has a channel of its own.
+    return context.tokens.still_holds(replace(grant, channel="api"))
+
+
+async def while_allowed(is_allowed: Callable[[], bool], waiting: Awaitable[Result]) -> Result:
+    """Wait for a result as long as a caller's token holds; then cancel, and refuse the request."""
+    future = asyncio.ensure_future(waiting)
+    try:
+        while not (await asyncio.wait({future}, timeout=_CHECK_SECONDS))[0]:
+            if not is_allowed():
+                raise revoked()
+        return future.result()
+    finally:
+        future.cancel()
+        # Its own end is awaited: what it holds is free afterwards.
+        await asyncio.wait({future})
 
 
 def trace_of_caller(request: Request) -> dict[str, str]:

@@ -102,6 +102,11 @@ def retry_later(status: int, slug: str, detail: str, seconds: float = 1.0) -> Pr
     return Problem(status, slug, detail, headers={"Retry-After": str(max(1, math.ceil(seconds)))})
 
 
+def revoked() -> Problem:
+    """Return the problem for a request whose token was revoked while it waited."""
+    return Problem(401, "unauthorized", "the token was revoked, or has expired, while this waited")
+
+
 def unsupported(expected: str) -> Problem:
     """Return the problem for a body of another content type."""
     return Problem(415, "unsupported", f"Content-Type must be {expected}")

@@ -3,21 +3,23 @@
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from mcp_types import CallToolRequestParams
 
 from agent.cli.commands import mcp as command
 from agent.cli.errors import CommandError
-from agent.mcp import sdk
+from agent.mcp import http_endpoint, sdk
 from agent.mcp.http_endpoint import HttpEndpoint
 from agent.mcp.tool_catalog import CATALOG, START, WAIT
 from agent.steps.process.processes import STEP
 from tests.support.cli import ROOT
 from tests.support.effort import short_or_full
 from tests.support.mcp_client import McpClient, over_http
-from tests.support.server import Running
+from tests.support.server import Running, wait_for
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -106,6 +108,60 @@ def test_a_session_belongs_to_the_token_that_opened_it(running: Running) -> None
         assert client.post("/mcp", json=LIST, headers=session).status_code == 200
     with running.client(running.token_with("read"), **ACCEPT) as other:
         assert other.post("/mcp", json=LIST, headers=session).status_code == 404
+
+
+def _opened(client: httpx.Client) -> dict[str, str]:
+    response = client.post("/mcp", json=OPEN)
+    assert response.status_code == 200, response.text
+    return {"Mcp-Session-Id": response.headers["mcp-session-id"]}
+
+
+def test_one_token_cannot_take_the_sessions_of_others(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above its limit a token's own longest idle session ends, and above the limit of all the longest idle."""
+    monkeypatch.setattr(http_endpoint, "_MAX_SESSIONS_OF_ONE", 3)
+    with (
+        running.client(**ACCEPT) as owner,
+        running.client(running.token_with("read"), **ACCEPT) as reader,
+    ):
+
+        def is_open(client: httpx.Client, session: dict[str, str]) -> bool:
+            return client.post("/mcp", json=LIST, headers=session).status_code == 200
+
+        kept = _opened(owner)
+        first = _opened(reader)
+        many = [_opened(reader) for _ in range(2)]
+        assert is_open(reader, first), "used last"
+        many += [_opened(reader) for _ in range(2)]
+        assert [is_open(reader, each) for each in many] == [False, False, True, True]
+        assert is_open(reader, first)
+        monkeypatch.setattr(http_endpoint, "_MAX_SESSIONS", 1)
+        later = _opened(owner)
+        assert is_open(owner, later)
+        assert not is_open(owner, kept) or not is_open(reader, many[2])
+
+
+def test_a_revoked_token_ends_its_calls_and_streams(running: Running, owner: McpClient) -> None:
+    """A tool that waits for a task, and a stream of notices, end soon after their token is revoked."""
+    task = owner.call("start_workflow", name="signalled")
+    token = running.token_with("read")
+    waiting = {
+        "name": WAIT,
+        "arguments": {"task_id": task["id"], "wait_seconds": 60, "until": "end"},
+    }
+    with running.client(token, **ACCEPT) as client, ThreadPoolExecutor(1) as thread:
+        session = _opened(client)
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": waiting}
+        with client.stream("GET", "/mcp", headers=session) as stream:
+            assert stream.status_code == 200
+            answer = thread.submit(client.post, "/mcp", json=call, headers=session)
+            context = running.server._context
+            assert context is not None
+            wait_for(lambda: context.waiting_results.has_any)
+            running.server.tokens.revoke("read")
+            assert not any("result" in line for line in stream.iter_lines())
+        assert '"is_over"' not in answer.result(30).text
 
 
 def test_a_body_over_the_limit_is_refused(running: Running) -> None:

@@ -7,6 +7,7 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated, ToolsListChanged
 from mcp_types import ElicitResult
 
+from agent.server.token_shares import TokenShares
 from agent.store.db.database import Database
 from agent.tasks.read_models import task_results
 from tests.mcp.conftest import OFFERED, add_workflows
@@ -101,7 +102,7 @@ def test_many_waiting_callers_leave_room_for_others(
     context = running.server._context
     assert context is not None
     task = owner.call("start_workflow", name="signalled", wait_seconds=30)
-    monkeypatch.setattr(context, "waiting_results", running.settings.server.max_streams)
+    monkeypatch.setattr(context, "waiting_results", TokenShares(0, "too many"))
     address = f"/api/v1/tasks/{task['id']}/result?wait=60&until=end"
     with running.client() as client:
         assert client.get(address, timeout=30).json()["status"] == "running"

@@ -8,9 +8,10 @@ routes check the signatures; until then such requests share a part of the capaci
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,12 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agent.config.settings import ServerSettings
 from agent.core.logs.log_limit import LogLimit
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
-from agent.server.access.grants import ExpiredError
+from agent.server.access.grants import ExpiredError, TokenGrant
 from agent.server.access.sessions import Sessions
 from agent.server.access.tokens import Tokens
 from agent.server.connections.header_limits import CONNECTION
-from agent.server.problems import Problem, retry_later
+from agent.server.problems import Problem, retry_later, revoked
 from agent.server.requests.route_registry import GRANT, client_address, problem_in
+from agent.server.token_shares import TokenShares
 
 log = structlog.get_logger(__name__)
 
@@ -143,6 +145,7 @@ class RequestGuard:
         self._max_body_bytes = settings.max_body_bytes
         self._max_requests = settings.max_requests
         self._max_tokenless = max(1, settings.max_requests // _TOKENLESS_SHARE)
+        self._shares = TokenShares(settings.max_requests, "too many requests of this token at once")
         self._refusals = LogLimit(most=10, window_seconds=60.0)
         self._in_progress: set[_LimitedBody] = set()
         self._tokenless: dict[_LimitedBody, None] = {}
@@ -162,18 +165,22 @@ class RequestGuard:
             # Routes know only GET; uvicorn omits the body of a HEAD response.
             scope = {**scope, "method": "GET"}
         seconds = TOKENLESS_BODY_SECONDS if is_tokenless else BODY_SECONDS
-        body = _LimitedBody(receive, self._max_body_bytes, seconds)
+        holds = partial(self._holds, scope.get(GRANT))
+        body = _LimitedBody(receive, self._max_body_bytes, seconds, holds)
         if scope["path"] in HEALTH:
             # Health checks do not count: while the database hangs, many of them may wait.
             await self._app(scope, body, send)
             return
-        if is_tokenless:
-            self._tokenless[body] = None
-        elif CONNECTION in scope:
-            scope[CONNECTION].know()
         self._in_progress.add(body)
         try:
-            await self._app(scope, body, send)
+            if is_tokenless:
+                self._tokenless[body] = None
+                await self._app(scope, body, send)
+                return
+            if CONNECTION in scope:
+                scope[CONNECTION].know()
+            with self._shares.taken(scope[GRANT]):
+                await self._app(scope, body, send)
         finally:
             self._in_progress.discard(body)
             self._tokenless.pop(body, None)
@@ -198,6 +205,8 @@ class RequestGuard:
             is_public = not self._pages.admit(scope, headers)
         elif not is_public:
             scope[GRANT] = self._grant(scope, headers)
+        if GRANT in scope:
+            self._shares.check(scope[GRANT])
         if is_public and len(self._tokenless) >= self._max_tokenless and not self._make_room():
             raise retry_later(503, "overloaded", "too many requests without a token at once")
         self._check_length(headers)
@@ -262,6 +271,13 @@ class RequestGuard:
                 held_back=held_back,
             )
 
+    def _holds(self, grant: TokenGrant | None) -> bool:
+        """Whether a request's token or session is still valid, if it has one."""
+        if grant is None:
+            return True
+        grants = self._pages.sessions if grant.channel == "page" else self._tokens
+        return grants.still_holds(grant)
+
     def _check_length(self, headers: Headers) -> None:
         length = headers.get("content-length", "0")
         is_number = length.isascii() and length.isdigit()
@@ -270,13 +286,16 @@ class RequestGuard:
 
 
 class _LimitedBody:
-    """Limits the size of a body and the time it takes to arrive.
+    """Limits the size of a body and the time it takes to arrive, in which its token must not be revoked.
 
     `Content-Length` may be missing or wrong, and a client may never send the rest.
     """
 
-    def __init__(self, receive: Receive, max_bytes: int, seconds: float) -> None:
+    def __init__(
+        self, receive: Receive, max_bytes: int, seconds: float, holds: Callable[[], bool]
+    ) -> None:
         self._receive = receive
+        self._holds = holds
         self._max_bytes = max_bytes
         self._received = 0
         self._seconds = seconds
@@ -307,6 +326,8 @@ class _LimitedBody:
         self._received += len(message.get("body", b""))
         if self._received > self._max_bytes:
             raise _too_large(self._max_bytes)
+        if self.is_complete and not self._holds():
+            raise revoked()
         return message
 
 

@@ -6,7 +6,7 @@ from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from agent.server.context import Context, caller, context_of
+from agent.server.context import Context, caller, context_of, still_allowed
 from agent.server.problems import Problem
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
@@ -73,10 +73,10 @@ async def stream_events(
     if start is None:
         start = await _latest(context_of(request))
     context, grant = context_of(request), caller(request)
-    context.event_stream.check()
+    context.event_stream.check(grant)
     return StreamingResponse(
         context.event_stream.stream(
-            context.read_pool, start, task, lambda: context.tokens.still_holds(grant)
+            context.read_pool, start, task, grant, lambda: still_allowed(request)
         ),
         media_type="text/event-stream",
     )

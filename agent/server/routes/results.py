@@ -7,7 +7,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import Context, context_of
+from agent.server.context import Context, caller, context_of, still_allowed, while_allowed
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
 from agent.server.routes.tasks import TaskId
@@ -43,15 +43,13 @@ async def get_result(
     ] = "attention",
 ) -> Response:
     """Return how a task ended, or what it needs to go on; wait for that if asked to."""
-    context = context_of(request)
-    if context.waiting_results >= context.settings.server.max_streams:
-        # Each occupies a request: with too many of them others would be refused.
-        wait = 0
-    context.waiting_results += 1
-    try:
-        return answer(await _wait_for(context, task_id, wait, until))
-    finally:
-        context.waiting_results -= 1
+    context, grant = context_of(request), caller(request)
+    if not wait or context.waiting_results.is_full(grant):
+        # Each that waits occupies a request: with too many of them others would be refused.
+        return answer(await _wait_for(context, task_id, 0, until))
+    with context.waiting_results.taken(grant):
+        waiting = _wait_for(context, task_id, wait, until)
+        return answer(await while_allowed(lambda: still_allowed(request), waiting))
 
 
 async def _wait_for(context: Context, task_id: str, wait: float, until: str) -> dict[str, Any]:

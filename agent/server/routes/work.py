@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import caller, context_of
+from agent.server.context import caller, context_of, still_allowed, while_allowed
 from agent.server.examples import work as work_examples
 from agent.server.held_lease import HeldLease
 from agent.server.requests.paging import Cursor, page
@@ -75,7 +75,7 @@ async def claim_work(request: Request, body: ClaimRequest) -> Response:
 
 
 async def _claim(request: Request, body: ClaimRequest, wait: float) -> dict[str, Any]:
-    return await context_of(request).work.claim(
+    claiming = context_of(request).work.claim(
         caller(request).principal,
         body.queues,
         body.worker,
@@ -85,6 +85,9 @@ async def _claim(request: Request, body: ClaimRequest, wait: float) -> dict[str,
         start=body.start,
         lease=body.lease,
     )
+    if not wait:
+        return await claiming
+    return await while_allowed(lambda: still_allowed(request), claiming)
 
 
 async def _with_next(

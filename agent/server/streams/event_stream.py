@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from agent.server.access.grants import TokenGrant
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
+from agent.server.token_shares import TokenShares
 from agent.store.db.database import StoreError
 from agent.tasks.read_models import task_documents
 
@@ -25,14 +27,13 @@ class EventStream:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_streams: int) -> None:
         self._loop = loop
-        self._max_streams = max_streams
+        self._shares = TokenShares(max_streams, "too many streams are open")
         self._wakeup = asyncio.Event()
-        self._streams = 0
         self._is_closed = False
 
     def notify(self, _events: list[tuple[Any, ...]]) -> None:
         """Wake the streams after a commit; called in the worker's loop."""
-        if self._streams and not self._loop.is_closed():
+        if self._shares.has_any and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:
@@ -40,26 +41,25 @@ class EventStream:
         self._is_closed = True
         self._wake()
 
-    def check(self) -> None:
-        """Refuse a new stream if the server is stopping or has too many."""
+    def check(self, grant: TokenGrant) -> None:
+        """Refuse a new stream if the server is stopping, or has too many in all or of this token."""
         if self._is_closed:
             raise retry_later(503, "stopping", "the agent is stopping")
-        if self._streams >= self._max_streams:
-            raise retry_later(503, "overloaded", "too many streams are open", 5)
+        self._shares.check(grant)
 
     async def stream(
         self,
         read_pool: DbPool,
         after: str | None,
         task_id: str | None,
+        grant: TokenGrant,
         is_allowed: Callable[[], bool],
     ) -> AsyncIterator[bytes]:
         """Yield events after a cursor, and comments to keep the connection alive.
 
         Call `check` first. The stream ends when `is_allowed` turns false: the token was revoked.
         """
-        self._streams += 1
-        try:
+        with self._shares.taken(grant):
             yield b": events follow\n\n"
             idle_seconds = 0.0
             while not self._is_closed and is_allowed():
@@ -78,8 +78,6 @@ class EventStream:
                 if idle_seconds >= _KEEPALIVE_SECONDS:
                     idle_seconds = 0.0
                     yield b": still here\n\n"
-        finally:
-            self._streams -= 1
 
     async def _read(
         self, read_pool: DbPool, after: str | None, task_id: str | None

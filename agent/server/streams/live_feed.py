@@ -8,12 +8,14 @@ further apart the more pages are open (`space_seconds`).
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent.server.access.grants import TokenGrant
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
+from agent.server.token_shares import TokenShares
 from agent.store import event_log
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import StoreError
@@ -60,7 +62,7 @@ class LiveFeed:
     def __init__(self, loop: asyncio.AbstractEventLoop, read_pool: DbPool, max_pages: int) -> None:
         self._loop = loop
         self._read_pool = read_pool
-        self._max_pages = max_pages
+        self._shares = TokenShares(max_pages, "too many pages are open")
         self._pages: set[_Page] = set()
         self._cursor: LogPosition | None = None
         self._wakeup = asyncio.Event()
@@ -81,17 +83,17 @@ class LiveFeed:
         for page in self._pages:
             page.has_news.set()
 
-    def check(self) -> None:
-        """Refuse a new stream if the server is stopping or has too many."""
+    def check(self, grant: TokenGrant) -> None:
+        """Refuse a new stream if the server is stopping, or has too many in all or of this session."""
         if self._is_closed:
             raise retry_later(503, "stopping", "the agent is stopping")
-        if len(self._pages) >= self._max_pages:
-            raise retry_later(503, "overloaded", "too many pages are open", 5)
+        self._shares.check(grant)
 
     async def stream(
         self,
         tasks: frozenset[str],
         every_seconds: float | None,
+        grant: TokenGrant,
         is_allowed: Callable[[], bool],
     ) -> AsyncIterator[bytes]:
         """Yield a message for each change of these tasks, or of any; call `check` first.
@@ -103,7 +105,9 @@ class LiveFeed:
         self._pages.add(page)
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read_events())
-        try:
+        with ExitStack() as leaving:
+            leaving.callback(self._pages.discard, page)
+            leaving.enter_context(self._shares.taken(grant))
             yield b"retry: 1000\n\n"
             idle_seconds = shown_seconds = 0.0
             while not self._is_closed:
@@ -123,8 +127,6 @@ class LiveFeed:
                 elif idle_seconds >= _KEEPALIVE_SECONDS:
                     idle_seconds = 0.0
                     yield b": still here\n\n"
-        finally:
-            self._pages.discard(page)
 
     def _message(self) -> bytes:
         xid, event_id = self._cursor or (0, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.ids import new_id
+from agent.server.access.grants import TokenGrant
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem
 from agent.server.streams import live_feed
@@ -21,6 +22,8 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.creation import Submission
 from tests.support.engine import graph, step
 from tests.support.event_log import wait_until_settled
+
+_GRANT = TokenGrant("page", frozenset(), "hash", channel="page")
 
 
 class _Feed:
@@ -50,7 +53,7 @@ class _Feed:
         opened = asyncio.Event()
 
         async def read() -> None:
-            stream = self.feed.stream(frozenset(tasks), every, lambda: self.is_allowed)
+            stream = self.feed.stream(frozenset(tasks), every, _GRANT, lambda: self.is_allowed)
             async for frame in stream:
                 opened.set()
                 heard.append(frame.decode())
@@ -179,10 +182,10 @@ def test_pages_are_limited(sqlite_database: Database) -> None:
         for _ in range(60):
             await feed.listen()
         with pytest.raises(Problem, match="too many pages"):
-            feed.feed.check()
+            feed.feed.check(_GRANT)
         feed.feed.close()
         with pytest.raises(Problem, match="stopping"):
-            feed.feed.check()
+            feed.feed.check(_GRANT)
 
     _play(sqlite_database, story)
 
@@ -225,7 +228,7 @@ def _delays(
         feed = LiveFeed(loop, _Pool(database), 100)  # type: ignore[arg-type]
 
         async def listen(number: int) -> None:
-            async for frame in feed.stream(frozenset(), None, lambda: True):
+            async for frame in feed.stream(frozenset(), None, _GRANT, lambda: True):
                 if b"event: change" in frame and number == 0:
                     xid, event_id = frame.split(b"data: ")[1].split(b"-")
                     told.append((loop.time(), (int(xid), int(event_id))))
