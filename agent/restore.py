@@ -146,6 +146,12 @@ def _prepare(database: Database, source: Path, prepared: Path, contents: BackupC
     copy.blob_stores = database.blob_stores
     copy.make_blob_stores = database.make_blob_stores
     migrate.upgrade(copy)
+    if foreign := migrate.foreign_objects(copy):
+        raise StoreError(
+            Fault.DATA,
+            f"{source} has a schema that this program did not make, which could act by itself:"
+            f" {', '.join(foreign[:10])}; nothing was restored",
+        )
     on_hold = hold_all(copy, copy.clock)
     details = {
         "file": str(source),

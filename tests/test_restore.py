@@ -20,6 +20,7 @@ from agent.workflows.graph import Graph
 from tests.support.engine import Engine, find_violations, graph, step
 from tests.support.recorded_triggers import record_workflow, trigger_row
 from tests.support.step_functions import runs
+from tests.upgrade.frozen import RELEASED, thaw_sqlite
 from tests.upgrade.revisions import set_revision
 
 SCHEDULED = """\
@@ -150,6 +151,46 @@ def test_a_damaged_database_can_be_replaced(sqlite_database: Database, tmp_path:
     migrate.check(Database(sqlite_database.url))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TRIGGER quiet AFTER INSERT ON approvals BEGIN"
+        " UPDATE approvals SET status = 'approved' WHERE id = new.id; END",
+        "CREATE VIEW more AS SELECT * FROM tasks",
+        "CREATE TABLE more (n bigint)",
+        "ALTER TABLE approvals ADD COLUMN more text DEFAULT 'approved'",
+        "DROP INDEX approvals_by_task",
+    ],
+)
+def test_a_backup_with_another_schema_is_not_restored(
+    sqlite_database: Database, tmp_path: Path, change: str
+) -> None:
+    """A trigger in it would act, or answer for a person, in the restored database."""
+    file = backed_up(sqlite_database, tmp_path)
+    with Database(f"sqlite:///{file}").connect("writer") as connection:
+        connection.execute(change)
+    with pytest.raises(StoreError, match=r"did not make.*(quiet|more|approvals).*nothing was"):
+        restore.restore(sqlite_database, file)
+    assert list(tmp_path.glob("*.replaced*")) == []
+
+
+@pytest.mark.parametrize("revision", [RELEASED[0], RELEASED[-1]])
+def test_a_backup_of_an_earlier_version_is_restored(revision: str, tmp_path: Path) -> None:
+    """Its upgraded schema is exactly that of a new database."""
+    thaw_sqlite(revision, tmp_path / "old.db")
+    restored = restore.restore(Database(f"sqlite:///{tmp_path / 'new.db'}"), tmp_path / "old.db")
+    assert restored.contents.schema == revision
+
+
+def test_rules_of_others_on_postgresql_are_found(postgres_url: str) -> None:
+    """`pg_restore` restores triggers, rules and policies too: `agent db check` reports them."""
+    database = Database(postgres_url)
+    assert migrate.foreign_objects(database) == []
+    with database.connect("writer") as connection:
+        connection.execute("CREATE RULE quiet AS ON DELETE TO approvals DO INSTEAD NOTHING")
+    assert migrate.foreign_objects(database) == ["rule quiet of approvals"]
+
+
 def test_a_backup_that_cannot_be_used_changes_nothing(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
@@ -186,7 +227,7 @@ def test_an_older_backup_is_upgraded_in_its_copy(
 
     monkeypatch.setattr(migrate, "upgrade", note)
     restore.restore(sqlite_database, copy)
-    assert upgraded == ["agent.db.restoring"]
+    assert upgraded[0] == "agent.db.restoring"
     assert copy.read_bytes() == before
 
 

@@ -679,6 +679,13 @@ MUTANTS: Final = (
         "if is_own_log and is_same:",
     ),
     Mutant(
+        "a restored database keeps SQL triggers",
+        "a trigger in a backup answers approvals in the restored database",
+        "agent/restore.py",
+        "if foreign := migrate.foreign_objects(copy):",
+        "if foreign := migrate.foreign_objects(copy)[:0]:",
+    ),
+    Mutant(
         "a fenced worker enrolls again",
         "a worker that an upgrade has fenced returns with its old version",
         "agent/tasks/commit/session.py",

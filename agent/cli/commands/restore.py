@@ -193,9 +193,11 @@ def _acting(steps: tuple[tuple[str, str], ...]) -> list[str]:
 
 def _damage(database: "Database") -> list[str]:
     from agent.store.read import health
+    from agent.store.schema import migrate
 
     with database.connect("reader") as connection:
-        return health.damage(connection)
+        damage = health.damage(connection)
+    return damage + [f"not made by the agent: {each}" for each in migrate.foreign_objects(database)]
 
 
 def _locked(database: "Database") -> "Lock | None":

@@ -6,6 +6,7 @@ that must is listed in `BREAKING`: it waits until no older worker is alive, or f
 """
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -37,6 +38,12 @@ _TABLE: Final = "alembic_version"
 """Between upgrades it has the oldest revision whose workers may stay: what every worker compares itself with."""
 _REVISION_COLUMNS: Final = (("schema_revision", "revision"), (_TABLE, "version_num"))
 """Where the revision of the schema is: before 0012 only in Alembic's own table."""
+_PG_ACTING: Final = """
+    SELECT 'trigger', t.tgname, c.relname FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+    WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace
+    UNION ALL SELECT 'rule', rulename, tablename FROM pg_rules WHERE schemaname = current_schema()
+    UNION ALL SELECT 'policy', policyname, tablename FROM pg_policies
+    WHERE schemaname = current_schema() ORDER BY 1, 2"""
 
 
 class NewerSchemaError(StoreError):
@@ -126,6 +133,39 @@ def upgrade(database: Database, older_workers: OlderWorkers = "keep") -> None:
         _upgrade_sqlite(database, database.path, older_workers)
     else:
         _upgrade_postgresql(database, older_workers)
+
+
+def foreign_objects(database: Database) -> list[str]:
+    """Return what a database of this schema has that its migrations do not make, and what it lacks.
+
+    A trigger, a rule or a changed default would act on its own, or answer for a person. On PostgreSQL only what acts by itself on the agent's tables is compared.
+    """
+    with database.connect("reader") as connection:
+        if not database.is_sqlite:
+            from sqlmodel import SQLModel
+
+            from agent.store.schema import tables  # noqa: F401  (declares them)
+
+            names = SQLModel.metadata.tables.keys()
+            rows = connection.query(_PG_ACTING)
+            return [f"{kind} {name} of {table}" for kind, name, table in rows if table in names]
+        found = _declared(connection)
+    with tempfile.TemporaryDirectory() as directory:
+        fresh = Database(f"sqlite:///{directory}/fresh.db", has_write_lock=False)
+        upgrade(fresh)
+        with fresh.connect("reader") as connection:
+            expected = _declared(connection)
+    return [
+        f"{kind} {name} of {table}{'' if (kind, name, table) in found else ' is missing'}"
+        for kind, name, table in sorted(found.keys() | expected.keys())
+        if found.get((kind, name, table)) != expected.get((kind, name, table))
+    ]
+
+
+def _declared(connection: Connection) -> dict[tuple[str, str, str], str]:
+    rows = connection.query("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    # SQLite makes its own tables and indexes: of statistics, of sequences, of keys.
+    return {row[:3]: " ".join((row[3] or "").split()) for row in rows if row[1][:7] != "sqlite_"}
 
 
 def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers) -> None:

@@ -71,6 +71,7 @@ class DeepCheck:
         from agent.cli.output import terminal
         from agent.store.read import health
         from agent.store.read.audit import task_reads as audit_reads
+        from agent.store.schema import migrate
         from agent.tasks import checker
         from agent.triggers.schedules import fate_check
 
@@ -79,6 +80,10 @@ class DeepCheck:
             if self.since is None:
                 with terminal.working("checking the file", is_quiet=self.is_quiet):
                     damage = health.damage(connection)
+                    damage += [
+                        f"not made by the agent: {each}"
+                        for each in migrate.foreign_objects(connection.database)
+                    ]
             else:
                 damage = []
         for problem in damage:
