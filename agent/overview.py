@@ -3,9 +3,10 @@
 from typing import Any, Final
 
 from agent.approvals import approval_documents
-from agent.config.models import BudgetSettings
+from agent.config.settings import Settings
 from agent.core.clock import SECOND, to_iso
 from agent.core.state_machine import TriggerStatus
+from agent.store.channels import pairings
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows
 from agent.store.engine.trigger_rows import TriggerRow
@@ -23,9 +24,7 @@ _SHOWN: Final = 3
 """Entries of each kind that are returned."""
 
 
-def overview_document(
-    connection: Connection, budget: BudgetSettings, solo_seconds: float, now: int
-) -> Document:
+def overview_document(connection: Connection, settings: Settings, now: int) -> Document:
     """Return counts, and the first entries that need attention; the caller reads in one snapshot."""
     questions = approval_documents.list_approvals(connection, limit=_SHOWN)
     unknown = [
@@ -47,10 +46,24 @@ def overview_document(
         },
         "schedules": _schedules(rows),
         "broken": _broken(rows),
-        "isolated": isolated_steps.isolation(connection, solo_seconds, now),
+        "isolated": isolated_steps.isolation(connection, settings.engine.solo_seconds, now),
         "paused": _paused_by_themselves(rows),
-        "spend": spending.day_document(connection, budget, now),
+        "spend": spending.day_document(connection, settings.budget, now),
+        "no_notices": no_notices(connection, settings),
     }
+
+
+def no_notices(connection: Connection, settings: Settings) -> str | None:
+    """Return why no notice would reach anyone; None if there is a way."""
+    channels = settings.channels
+    if settings.notify.operator or channels.webhook.url:
+        return None
+    used = channels.turned_on
+    if any(account.channel in used for account in pairings.listed(connection)):
+        return None
+    if used:
+        return "no account is paired: write to the bot, then `agent pair CODE`"
+    return "no channel is configured, and `operator` in [notify] is empty"
 
 
 def _failed_lately(connection: Connection, now: int) -> list[Document]:

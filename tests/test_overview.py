@@ -1,6 +1,6 @@
 """The agent at a glance names every trigger that needs a person."""
 
-from agent.config.models import BudgetSettings
+from agent.config.settings import Settings
 from agent.overview import overview_document
 from agent.store.db.database import Database
 from agent.store.engine.trigger_rows import FAILURES
@@ -25,7 +25,7 @@ steps: {rest: {wait: 1s}}
 def problems(database: Database) -> dict[str, str]:
     """Return what is wrong, by trigger."""
     with database.connect("reader") as connection:
-        document = overview_document(connection, BudgetSettings(), 60.0, database.clock.now())
+        document = overview_document(connection, Settings(), database.clock.now())
     assert document["broken"]["count"] == len(document["broken"]["first"])
     return {entry["id"]: entry["problem"] for entry in document["broken"]["first"]}
 
@@ -63,9 +63,7 @@ def test_a_trigger_that_paused_itself_needs_a_person(sqlite_database: Database) 
 
     def named() -> list[str]:
         with sqlite_database.connect("reader") as connection:
-            document = overview_document(
-                connection, BudgetSettings(), 60.0, sqlite_database.clock.now()
-            )
+            document = overview_document(connection, Settings(), sqlite_database.clock.now())
             listed = {row["id"] for row in attention.troubled_triggers(connection, 10)}
         names = [entry["id"] for entry in document["paused"]["first"]]
         assert document["paused"]["count"] == len(names)

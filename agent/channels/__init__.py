@@ -16,7 +16,8 @@ permanent user id and a code that is confirmed on the command line. `agent.appro
 decides what a paired account may do.
 
 **Platforms**: `slack` (requests: `slack_api`), `telegram`, `webhook`, and `terminal_inbox` for `agent chat`. Each
-implements `channel`; chats also receive (`receive_loop`, paced by `poll_pacer`). `notifications` makes what
+implements `channel`, as do `operator_notices` (each address of `operator` in [notify]) and `failure_hook` (the workflow
+of `on_failure`); chats also receive (`receive_loop`, paced by `poll_pacer`). `notifications` makes what
 they send from events, `secret_ref` reads their secrets, `health_checks` reports their problems.
 
 **Messages** of steps (`messages`) are sent by the worker that runs the step, through the same clients.

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from agent.config.channels import delivering
 from agent.core.clock import to_iso
+from agent.overview import no_notices
 from agent.steps.spec.questions import CHATS
 from agent.store.channels import cursors, pairings
 
@@ -18,7 +20,9 @@ def channel_checks(
     settings: "Settings", connection: "Connection", *, is_running: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Return (what, state, message) for each channel that the configuration turns on."""
-    for name in settings.channels.turned_on:
+    if (reason := no_notices(connection, settings)) is not None:
+        yield "notices", "warning", f"no one is notified: {reason}"
+    for name in delivering(settings.channels, settings.notify):
         cursor = cursors.cursor(connection, name)
         paired = len(pairings.listed(connection, name))
         state, message = _delivery_state(cursor, is_running=is_running)

@@ -13,13 +13,15 @@ from agent.channels.channel import Channel
 from agent.channels.chat.command_handler import CommandHandler
 from agent.channels.chat.trigger_commands import CheckWatcher
 from agent.channels.delivery_loop import DeliveryLoop
+from agent.channels.failure_hook import FailureHook
 from agent.channels.link_signing import key_of
+from agent.channels.operator_notices import OperatorNotices
 from agent.channels.receive_loop import record_trouble
 from agent.channels.secret_ref import SecretError, prefetch_secrets, read_secret
 from agent.channels.telegram.telegram import Telegram
 from agent.channels.telegram.telegram_api import BotApi
 from agent.channels.webhook import Webhook
-from agent.config.channels import NOTIFIED_EVENTS
+from agent.config.channels import FAILURE_HOOK, NOTIFIED_EVENTS, NOTIFY_PREFIX, delivering
 from agent.config.settings import Settings
 from agent.core.backoff import Backoff
 from agent.store.db.database import Database, StoreError
@@ -49,6 +51,12 @@ def open_channel(
 ) -> Channel:
     """Return a channel; raise `SecretError` or `MissingLibraryError` where it cannot be opened."""
     steps_per_task = settings.engine.steps_per_task
+    if name.startswith(NOTIFY_PREFIX):
+        return OperatorNotices(name.removeprefix(NOTIFY_PREFIX), settings, database)
+    if name == FAILURE_HOOK:
+        workflow = settings.notify.failure_workflow
+        assert workflow is not None
+        return FailureHook(name, workflow, database, steps_per_task)
     if name == "telegram":
         bot = settings.channels.telegram
         return Telegram(
@@ -72,8 +80,9 @@ def open_channel(
 
 def _secret_refs(name: str, settings: Settings) -> list[str]:
     """Return the references that a channel's section of the configuration has."""
-    section: dict[str, object] = getattr(settings.channels, name).model_dump()
-    return [value for value in section.values() if isinstance(value, str)]
+    section = getattr(settings.channels, name, None)
+    values = {} if section is None else section.model_dump()
+    return [value for value in values.values() if isinstance(value, str)]
 
 
 def _open_slack(settings: Settings, database: Database, handler: CommandHandler) -> Channel:
@@ -164,7 +173,8 @@ class Channels:
         if self._is_stopping.is_set():
             return
         running = [
-            asyncio.create_task(self._keep_open(name)) for name in self._settings.channels.turned_on
+            asyncio.create_task(self._keep_open(name))
+            for name in delivering(self._settings.channels, self._settings.notify)
         ]
         await self._stopped.wait()
         for task in running:

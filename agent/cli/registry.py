@@ -95,6 +95,7 @@ COMMANDS: Final = (
     Command("conversations", CHAT, "conversations", "app", "List, show and delete what is kept of conversations."),
     Command("pair", CHAT, "pairing", "pair", "Pair a chat account, so that it may use the agent."),
     Command("pairings", CHAT, "pairing", "app", "List and remove paired chat accounts."),
+    Command("notify", CHAT, "notify", "app", "Try whether notices arrive."),
     Command("memory", MEMORY, "memory", "app", "List, search, add and forget memories of agents."),
     Command("state", MEMORY, "state", "app", "List and change the values that outlive tasks."),
     Command("secrets", ADMINISTRATION, "secrets", "secrets", "List references to secrets, and where each resolves from."),

@@ -131,6 +131,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("agent pair K7QM-2XWD", "with the code that the bot sent"),
         ("agent pair K7QM-2XWD --scope read", "the account may only look"),
     ),
+    "notify": (("agent notify test", "a test notice to everyone who gets notices"),),
     "pairings": (("agent pairings remove telegram:12345", "it may no longer use the agent"),),
     "memory": (
         ("agent memory search train", "what agents know of it"),

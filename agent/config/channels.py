@@ -49,6 +49,9 @@ NOTIFIED_EVENTS = (
 PAIRED = "account.paired"
 """The event of a chat account that was paired."""
 
+TEST_NOTICE = "notice.test"
+"""What `agent notify test` sends."""
+
 ENDS = ("task.succeeded", "task.failed", "task.canceled")
 """The events of a task's end, which a chat reports to the person who started it there."""
 
@@ -152,14 +155,31 @@ class WebhookSettings(Section):
 
 
 class NotifySettings(Section):
-    """Messages that steps send to people (`message`)."""
+    """Who gets notices, and whom messages of steps to `operator` reach."""
 
     operator: list[Address] = Field(
         default_factory=list,
-        description='Whom `to: operator` reaches, as in ["telegram:1234", "slack:U0123ABCD",'
-        ' "apprise:env:ALERTS"]; one of them is enough. Empty: every paired account with the scope'
-        " operate.",
+        description="Each gets every notice (questions, failures, broken watchers, low disk); and one"
+        ' of them gets what `to: operator` sends. As in ["telegram:1234", "slack:U0123ABCD",'
+        ' "apprise:env:ALERTS"]. Empty: every paired account with the scope operate.',
     )
+    on_failure: str = Field(
+        default="message",
+        pattern=r"^(message|workflow:[^\s:]+)$",
+        description="What follows when a task of any workflow fails: message (a notice), or"
+        " workflow:NAME, which is started besides, with the failure as its trigger.",
+    )
+
+    @property
+    def failure_workflow(self) -> str | None:
+        """The workflow that is started when a task fails."""
+        return self.on_failure.partition(":")[2] or None
+
+
+NOTIFY_PREFIX = "notify:"
+"""Begins the names of the channels of `operator`, which end with the address."""
+FAILURE_HOOK = "on_failure"
+"""The name of the channel that starts the workflow of `on_failure`."""
 
 
 class ChannelSettings(Section):
@@ -178,3 +198,9 @@ class ChannelSettings(Section):
             "webhook": bool(self.webhook.url),
         }
         return [name for name, used in is_on.items() if used]
+
+
+def delivering(channels: ChannelSettings, notify: NotifySettings) -> list[str]:
+    """Return the names of all channels that events are delivered to."""
+    addresses = [f"{NOTIFY_PREFIX}{address}" for address in dict.fromkeys(notify.operator)]
+    return [*channels.turned_on, *addresses, *([FAILURE_HOOK] if notify.failure_workflow else [])]

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent import bootstrap
-from agent.config.channels import NOTIFIED_EVENTS
+from agent.config.channels import NOTIFIED_EVENTS, delivering
 from agent.config.settings import Settings
 from agent.store.db.database import Database
 
@@ -56,7 +56,7 @@ class ChannelSlot:
             await self._channels.closed()
 
     def _open(self, settings: Settings) -> "Channels | None":
-        if not settings.channels.turned_on:
+        if not delivering(settings.channels, settings.notify):
             return None
         # Imported only where there are channels: the HTTP client takes a while to load.
         from agent.channels.supervisor import Channels

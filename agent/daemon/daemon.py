@@ -258,7 +258,8 @@ class Daemon:
         self._jobs.set_interval(_APPROVAL_CHECK, settings.approvals.loop_seconds)
         if self._server is not None:
             self._server.apply(settings, self._worker.services.limits)
-        if self._channels is not None and old.channels != settings.channels:
+        has_changed = (old.channels, old.notify) != (settings.channels, settings.notify)
+        if self._channels is not None and has_changed:
             await self._channels.replace(settings)
 
     async def _close(self) -> None:

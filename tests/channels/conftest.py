@@ -10,6 +10,7 @@ from agent.channels import delivery_loop, receive_loop, supervisor
 from agent.channels.supervisor import Channels
 from agent.config.settings import Settings
 from agent.store.db.database import Database
+from tests.support.apprise_receiver import apprise  # noqa: F401  (a fixture by its name)
 from tests.support.chat import Chat, Open, close
 from tests.support.chat_server import Peer
 from tests.support.cli import cli  # noqa: F401  (a fixture by its name)

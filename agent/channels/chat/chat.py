@@ -161,14 +161,7 @@ class Chat(ABC):
     ) -> None:
         if notification.approval is not None:
             await self._post_question(recipient, notification.approval, is_reminder=is_reminder)
-        elif notification.outage is not None:
-            text = message_texts.outage(notification.event, notification.outage)
-            await self.send(recipient, text)
-        elif notification.upkeep is not None:
-            text = upkeep_notices.text_of(notification.event, notification.upkeep)
-            await self.send(recipient, text)
-        elif notification.trigger is not None:
-            text = trigger_notices.text_of(notification.event, notification.trigger)
+        elif (text := text_of_notice(notification)) is not None:
             await self.send(recipient, text)
         elif notification.paired is not None:
             await self._welcome(recipient, notification.paired)
@@ -305,6 +298,18 @@ class Chat(ABC):
     def _set_shown(self, recipient: str, approval: dict[str, Json]) -> None:
         with self.database.connect("writer") as tx, tx.transaction():
             store.set_shown(tx, self.name, recipient, approval["id"], approval["status"])
+
+
+def text_of_notice(notification: Notification) -> str | None:
+    """Return the text of a notice that is about no task; None for one about a task or a question."""
+    event = notification.event
+    if notification.outage is not None:
+        return message_texts.outage(event, notification.outage)
+    if notification.upkeep is not None:
+        return upkeep_notices.text_of(event, notification.upkeep)
+    if notification.trigger is not None:
+        return trigger_notices.text_of(event, notification.trigger)
+    return None
 
 
 def _only_recipient(channel: str, notification: Notification) -> str | None:

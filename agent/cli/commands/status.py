@@ -73,9 +73,7 @@ def _local(configuration: "Configuration") -> Document:
         document["outdated_settings"] = instance.outdated_keys(configuration)
     with database.connect("reader") as connection, connection.snapshot():
         now = database.clock.now()
-        return document | overview.overview_document(
-            connection, settings.budget, settings.engine.solo_seconds, now
-        )
+        return document | overview.overview_document(connection, settings, now)
 
 
 def _agent(database: "Database", instance: "Instance | None") -> Document:
@@ -169,6 +167,8 @@ def _overview(document: Document) -> Iterator[Row]:
     if schedules["count"]:
         yield "next", _next(schedules["first"]), "schedules", None
     yield "spend today", _spend(document["spend"]), "budget", None
+    if reason := document.get("no_notices"):
+        yield "notices", f"no one is notified: {reason}", "", "yellow"
 
 
 def _attention(document: Document) -> Iterator[Row]:

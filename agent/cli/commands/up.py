@@ -70,7 +70,9 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
         first_name, takes_text = _print_greeting(settings, database, is_worker=is_worker)
         if not is_worker:
             _print_address(settings, address)
-            _print_channels(settings)
+            await startup_retry.with_retries(
+                lambda: _print_channels(settings, database), is_idempotent=True
+            )
         task_id = None
         if first_task is not None:
             from agent.tasks.operator.operator import Operator
@@ -162,11 +164,17 @@ def _print_address(settings: "Settings", address: str | None) -> None:
         )
 
 
-def _print_channels(settings: "Settings") -> None:
-    """Print the configured channels."""
+def _print_channels(settings: "Settings", database: "Database") -> None:
+    """Print the configured channels, or that no notice reaches anyone."""
+    from agent import overview
     from agent.cli.output.terminal import print_line
+    from agent.config.channels import delivering
 
-    if names := settings.channels.turned_on:
+    with database.connect("reader") as connection:
+        reason = overview.no_notices(connection, settings)
+    if reason is not None:
+        print_line(f"no one is notified of questions and failures: {reason}", "yellow")
+    if names := delivering(settings.channels, settings.notify):
         print_line(
             f"channels: {', '.join(names)}; `{invocation.program()} doctor` shows their state"
         )

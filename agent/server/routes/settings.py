@@ -27,9 +27,7 @@ async def get_status(request: Request) -> Response:
     about = {"version": __version__, "started_at": to_iso(context.startup.started_at)}
 
     def read(connection: Connection) -> dict[str, Any]:
-        return about | overview.overview_document(
-            connection, settings.budget, settings.engine.solo_seconds, clock.now()
-        )
+        return about | overview.overview_document(connection, settings, clock.now())
 
     return answer(await context.read_pool.read(read))
 

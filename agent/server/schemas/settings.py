@@ -46,6 +46,7 @@ _STATUS: Final = {
         "seconds": 12.5,
         "seconds_limit": None,
     },
+    "no_notices": None,
 }
 
 
@@ -85,3 +86,6 @@ class StatusDocument(ResponseDocument):
         description="schedules and watchers that paused because their tasks failed"
     )
     spend: dict[str, Any] = Field(description="what models used today, and the limits")
+    no_notices: str | None = Field(
+        default=None, description="why no notice would reach anyone; null if there is a way"
+    )

@@ -39,7 +39,8 @@ class Sending:
     recipient: Recipient
     part: MessagePart
     key: str
-    task_id: str
+    task_id: str | None
+    """The task of the step that sends it; None for a notice that is about no task."""
 
 
 class Messenger(Protocol):

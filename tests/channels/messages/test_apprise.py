@@ -1,12 +1,7 @@
-"""Messages to an address of Apprise, sent to a server on loopback that its `json://` service calls."""
+"""Messages to an address of Apprise, sent to a server on loopback."""
 
 import asyncio
 import base64
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
@@ -16,50 +11,9 @@ from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
 from agent.steps.types.messages import MessagePart, Recipient, Sending
 from agent.store.db.database import Database
+from tests.support.apprise_receiver import AppriseReceiver
 
 TO = Recipient("apprise", "env:ALERTS")
-
-
-class Receiver:
-    """Takes what Apprise posts."""
-
-    def __init__(self) -> None:
-        self.received: list[dict[str, Any]] = []
-        self.status = 200
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length", 0))
-                receiver.received.append(json.loads(self.rfile.read(length)))
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *arguments: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
-        )
-        self._thread.start()
-        self.address = f"json://127.0.0.1:{self._server.server_address[1]}/secret-path"
-
-    def close(self) -> None:
-        """End it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """Return a server whose address is in the environment."""
-    server = Receiver()
-    monkeypatch.setenv("ALERTS", server.address)
-    yield server
-    server.close()
 
 
 def _send(database: Database, part: MessagePart) -> object:
@@ -67,27 +21,29 @@ def _send(database: Database, part: MessagePart) -> object:
     return asyncio.run(messenger.send(Sending(TO, part, "key", "task")))
 
 
-def test_a_message_arrives_as_plain_text(receiver: Receiver, sqlite_database: Database) -> None:
+def test_a_message_arrives_as_plain_text(
+    apprise: AppriseReceiver, sqlite_database: Database
+) -> None:
     """Marks are gone, and nothing in it can mention anyone."""
     _send(sqlite_database, MessagePart("**Backup** done @everyone [log](https://example.com/l)"))
-    (given,) = receiver.received
+    (given,) = apprise.received
     assert given["message"] == "Backup done @\u2060everyone log (https://example.com/l)"
 
 
-def test_a_file_arrives(receiver: Receiver, sqlite_database: Database) -> None:
+def test_a_file_arrives(apprise: AppriseReceiver, sqlite_database: Database) -> None:
     """With its name and its content."""
     _send(sqlite_database, MessagePart("", attachment=Attachment("a.csv", b"1,2")))
-    (given,) = receiver.received
+    (given,) = apprise.received
     (file,) = given["attachments"]
     assert file["filename"] == "a.csv"
     assert base64.b64decode(file["base64"]) == b"1,2"
 
 
 def test_a_failure_is_unknown_and_shows_no_address(
-    receiver: Receiver, sqlite_database: Database
+    apprise: AppriseReceiver, sqlite_database: Database
 ) -> None:
     """Apprise says only that it did not work: the message may have arrived."""
-    receiver.status = 500
+    apprise.status = 500
     with pytest.raises(UnknownOutcomeError) as raised:
         _send(sqlite_database, MessagePart("hello"))
     assert "secret-path" not in str(raised.value)

@@ -110,6 +110,7 @@ def test_the_greeting_says_how_to_open_the_dashboard(tmp_path: Path) -> None:
         assert process.stdout is not None
         greeting = "".join(iter(process.stdout.readline, "in another terminal, try:\n"))
     assert "dashboard: `agent open` opens it in a browser" in greeting
+    assert "no one is notified of questions and failures" in greeting
     assert "HTTP API: http://127.0.0.1:" in greeting
 
 

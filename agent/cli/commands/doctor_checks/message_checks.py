@@ -26,6 +26,10 @@ def message_checks(
     for address in settings.notify.operator:
         if (problem := _problem(address, used)) is not None:
             yield "messages", "warning", f"operator in [notify]: {problem}"
+    graphs = list(graphs)
+    hook = settings.notify.failure_workflow
+    if hook is not None and hook not in {graph.name for graph in graphs}:
+        yield "messages", "warning", f"on_failure in [notify]: there is no workflow {hook!r}"
     for graph in graphs:
         for step, name in _recipients(graph):
             where = f"step {step} of {graph.name}"
