@@ -48,17 +48,6 @@ def recently_decided(connection: Connection, most: int) -> list[dict[str, Json]]
     return [_document(connection, *entry) for entry in store.recently_decided(connection, most)]
 
 
-def deferred(connection: Connection, now: int, most: int) -> set[str]:
-    """Return the pending approvals, of the oldest ones, whose reminder a person has postponed."""
-    listed = store.listed(connection, is_all=False, task_id=None, limit=most)
-    return {row.id for row, *_ in listed if _is_deferred(row, now)}
-
-
-def _is_deferred(row: ApprovalRow, now: int) -> bool:
-    # Without a person's wish a reminder comes at most one interval from now, or never.
-    return row.remind_at is not None and row.remind_at > now + (row.remind_us or 0)
-
-
 def find_approval(connection: Connection, text: str) -> str:
     """Return the one approval whose id is, begins with, or ends with a text."""
     return find_one(text, "approval", lambda part: store.like(connection, part))

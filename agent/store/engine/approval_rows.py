@@ -295,10 +295,13 @@ def decided_and_waiting(connection: Connection, since: int) -> Rows:
     )
 
 
-def count_pending(connection: Connection, most: int) -> int:
-    """Return how many approvals are pending, at most this many."""
+DEFERRED: Final = "remind_at IS NOT NULL AND remind_at > :now + coalesce(remind_us, 0)"
+"""Whether a person has postponed a question: otherwise a reminder comes after one interval, or never."""
+
+
+def deferred(connection: Connection, now: int) -> set[str]:
+    """Return the pending approvals whose reminder a person has postponed."""
     rows = connection.query(
-        "SELECT count(*) FROM (SELECT 1 FROM approvals WHERE status = 'pending' LIMIT :most) AS a",
-        most=most,
+        f"SELECT id FROM approvals WHERE status = 'pending' AND {DEFERRED}", now=now
     )
-    return int(rows[0][0])
+    return {str(approval_id) for (approval_id,) in rows}

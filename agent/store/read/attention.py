@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from agent.store.db.database import Connection
+from agent.store.engine import approval_rows
 
 Found = dict[str, Any]
 
@@ -31,11 +32,41 @@ _PAUSED: Final = (
 )
 
 
+_USED_UP: Final = "status = 'paused' AND pause_kind = 'budget'"
+_TROUBLED: Final = (
+    "status <> 'removed' AND (status = 'broken' OR problem IS NOT NULL"
+    " OR alert IS NOT NULL OR (pause_kind = 'failures' AND status = 'paused'))"
+)
+_MISSED_LAST: Final = (
+    " FROM triggers AS t JOIN firings AS f ON f.trigger_id = t.id"
+    " WHERE t.kind = 'schedule' AND t.status <> 'removed' AND f.status = 'missed'"
+    " AND f.key = (SELECT l.key FROM firings AS l WHERE l.trigger_id = t.id"
+    " ORDER BY l.recorded_at DESC, l.nominal_at DESC LIMIT 1)"
+)
+
+
+def count(connection: Connection, now: int, most: int) -> int:
+    """Return how much waits for a person now, of each kind no more than this many.
+
+    A used-up budget counts once for all tasks that it pauses; a postponed question does not count.
+    """
+    each = (
+        f"SELECT 1 FROM approvals WHERE status = 'pending' AND NOT ({approval_rows.DEFERRED})",
+        # The budget of a day has no command: it pauses each task by itself.
+        "SELECT DISTINCT CASE WHEN pause_command LIKE 'budget %' THEN pause_command ELSE id END"
+        f" FROM tasks WHERE {_USED_UP}",
+        f"SELECT 1 FROM triggers WHERE {_TROUBLED}",
+        f"SELECT 1{_MISSED_LAST}",
+    )
+    counts = [f"(SELECT count(*) FROM ({sql} LIMIT :most) AS c{at})" for at, sql in enumerate(each)]
+    ((number,),) = connection.query(f"SELECT {' + '.join(counts)}", now=now, most=most)
+    return int(number)
+
+
 def budget_pauses(connection: Connection, most: int) -> list[Found]:
     """Return tasks that are paused because a budget is used up, the oldest first."""
     rows = connection.query(
-        f"SELECT {', '.join(_PAUSED)} FROM tasks WHERE status = 'paused' AND pause_kind = 'budget'"
-        " ORDER BY id LIMIT :most",
+        f"SELECT {', '.join(_PAUSED)} FROM tasks WHERE {_USED_UP} ORDER BY id LIMIT :most",
         most=most,
     )
     return [dict(zip(_PAUSED, row, strict=True)) for row in rows]
@@ -44,10 +75,7 @@ def budget_pauses(connection: Connection, most: int) -> list[Found]:
 def troubled_triggers(connection: Connection, most: int) -> list[Found]:
     """Return triggers that are broken or paused themselves, whose polls fail, or whose file has a problem."""
     rows = connection.query(
-        f"SELECT {', '.join(_TRIGGER)} FROM triggers WHERE status <> 'removed'"
-        " AND (status = 'broken' OR problem IS NOT NULL"
-        " OR alert IS NOT NULL OR (pause_kind = 'failures' AND status = 'paused'))"
-        " ORDER BY id LIMIT :most",
+        f"SELECT {', '.join(_TRIGGER)} FROM triggers WHERE {_TROUBLED} ORDER BY id LIMIT :most",
         most=most,
     )
     return [dict(zip(_TRIGGER, row, strict=True)) for row in rows]
@@ -56,11 +84,7 @@ def troubled_triggers(connection: Connection, most: int) -> list[Found]:
 def missed_schedules(connection: Connection, most: int) -> list[Found]:
     """Return schedules whose latest instants were missed, and that have not run since."""
     rows = connection.query(
-        "SELECT t.id, t.workflow, t.name, f.reason, f.nominal_at, f.until_at, f.count"
-        " FROM triggers AS t JOIN firings AS f ON f.trigger_id = t.id"
-        " WHERE t.kind = 'schedule' AND t.status <> 'removed' AND f.status = 'missed'"
-        " AND f.key = (SELECT l.key FROM firings AS l WHERE l.trigger_id = t.id"
-        " ORDER BY l.recorded_at DESC, l.nominal_at DESC LIMIT 1)"
+        f"SELECT t.id, t.workflow, t.name, f.reason, f.nominal_at, f.until_at, f.count{_MISSED_LAST}"
         " ORDER BY f.recorded_at DESC LIMIT :most",
         most=most,
     )

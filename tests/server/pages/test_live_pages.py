@@ -81,7 +81,7 @@ def test_the_page_of_a_refused_form_is_live(
         expect(page.locator("#problem")).to_contain_text("many")
         expect(page).to_have_url(re.compile(f"/questions/{asked['id']}$"))
         other = question_of(client, _start(client, "pay-invoice"))
-        expect(page.locator("#open-questions")).not_to_have_text("1 open questions")
+        expect(page.locator("#waiting-count")).not_to_have_text("1 waiting for you")
         for label, value in (("City", "Riga"), ("Nights", "many"), ("Room", "single")):
             expect(page.get_by_label(label)).to_have_value(value)
         body = {"value": {"city": "Oslo", "nights": 1, "room": "double"}}

@@ -13,7 +13,7 @@
     if (stream || document.hidden || "still" in body.dataset) return;
     const query = new URLSearchParams();
     for (const task of (body.dataset.tasks || "").split(" ")) if (task) query.append("task", task);
-    if (body.dataset.every) query.set("every", body.dataset.every);
+    query.set("every", body.dataset.every || body.dataset.count);
     stream = new EventSource("/live?" + query);
     // What happened between the rendering and the opening of the stream was missed.
     stream.onopen = () => { body.classList.remove("is-offline"); refresh(); };

@@ -27,7 +27,12 @@ from agent.server.pages.framework import (
 )
 from agent.server.pages.framework.notices import Notice, Notices
 from agent.server.pages.framework.page_request import Form, PageRequest, page_request
-from agent.server.pages.framework.renderings import Page, Renderings
+from agent.server.pages.framework.renderings import (
+    COUNT_SECONDS,
+    MOST_COUNTED,
+    Page,
+    Renderings,
+)
 from agent.server.problems import TITLES, Problem, problem_of
 from agent.server.requests.request_guard import session_token
 from agent.server.requests.route_registry import GRANT
@@ -105,7 +110,7 @@ def render(
     request: Request, template: str, data: Mapping[str, Any], *, status: int = 200
 ) -> Response:
     """Return a page that is not shared, from a template and its data; it stays as it is."""
-    data = {"open_questions": 0, "is_still": True, **data}
+    data = {"waiting_count": 0, "is_still": True, **data}
     text = _fill(template, page_request(request), data)
     return _viewed(request, text, "", status, is_conditional=False)
 
@@ -198,6 +203,8 @@ def _fill(template: str, request: PageRequest, data: Mapping[str, Any]) -> str:
             {
                 "live_tasks": (),
                 "every_seconds": None,
+                "count_seconds": COUNT_SECONDS,
+                "most_counted": MOST_COUNTED,
                 "is_still": False,
                 "problem": request.problem,
                 "typed": request.typed,

@@ -19,14 +19,17 @@ from agent.server.db_pool import DbPool
 from agent.server.pages.framework.page_request import PageRequest
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection
-from agent.store.engine import approval_rows
-from agent.store.read import overview, views
+from agent.store.read import attention, overview, views
 from agent.tasks.errors import NotFoundError
 
 Version = Callable[[Connection, PageRequest], Hashable]
 Fill = Callable[[str, PageRequest, Mapping[str, Any]], str]
 """Fills a template: its name, the request, the data."""
 
+MOST_COUNTED: Final = 100
+"""Of what waits for a person, the pages count no more."""
+COUNT_SECONDS: Final = 60
+"""How often a page whose content changes with events alone looks what waits for a person."""
 _MAX_KEPT: Final = 64
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
@@ -132,11 +135,13 @@ class Renderings:
         def read(connection: Connection) -> _Read:
             # The cursor first: rows read after it are at least as new.
             cursor = views.latest_event(connection)
-            open_questions = approval_rows.count_pending(connection, 100)
-            version = (page.version(connection, request), open_questions)
+            waiting = attention.count(
+                connection, request.context.database.clock.now(), MOST_COUNTED
+            )
+            version = (page.version(connection, request), waiting)
             if kept is not None and kept.version == version and kept.every_seconds is None:
                 return _Read(version, cursor, None)
-            shown = {"every_seconds": page.every_seconds, "open_questions": open_questions}
+            shown = {"every_seconds": page.every_seconds, "waiting_count": waiting}
             return _Read(version, cursor, {**shown, **page.read(connection, request)})
 
         found = await read_pool.read(read)
@@ -166,5 +171,6 @@ class Renderings:
 def _is_new_enough(kept: Rendering, notified_cursor: LogPosition | None) -> bool:
     if notified_cursor is None or kept.cursor < notified_cursor:
         return False
+    seconds = COUNT_SECONDS if kept.every_seconds is None else kept.every_seconds
     # Half the interval: two viewers receive one message at slightly different times.
-    return kept.every_seconds is None or time.monotonic() - kept.made_at < kept.every_seconds / 2
+    return time.monotonic() - kept.made_at < seconds / 2

@@ -65,7 +65,7 @@ def cards(
     """Return the cards of open questions."""
     earlier = _earlier_requests(connection, documents)
     now = request.context.database.clock.now()
-    deferred = approval_documents.deferred(connection, now, len(documents)) if documents else set()
+    deferred = approval_rows.deferred(connection, now) if documents else set()
     return [_card(document, earlier, deferred, request) for document in documents]
 
 

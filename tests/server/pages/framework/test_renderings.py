@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from agent.core.scopes import Scope, implied
 from agent.server.db_pool import DbPool
+from agent.server.pages.framework import renderings
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.framework.renderings import Page, Renderings
 from agent.store.db.database import Connection, Database
@@ -20,6 +24,7 @@ class _Site:
         self.reads = 0
         self.is_personal = False
         self.renderings = Renderings()
+        self._context: Any = SimpleNamespace(database=database)
         self._pool = DbPool(database, "pages", 2, 100)
         self._page = Page("/page", "page.html", self._read, self._version, None)
 
@@ -34,7 +39,7 @@ class _Site:
 
     def request(self, scopes: frozenset[Scope], query: str = "") -> PageRequest:
         items = (("q", query),)
-        return PageRequest(None, "/page", {}, dict(items), items, scopes, None)  # type: ignore[arg-type]
+        return PageRequest(self._context, "/page", {}, dict(items), items, scopes, None)  # type: ignore[arg-type]
 
     async def get(
         self, scopes: frozenset[Scope], query: str = "", notified: tuple[int, int] | None = None
@@ -103,6 +108,22 @@ def test_a_notified_viewer_gets_what_is_new_enough(sqlite_database: Database) ->
         site.version = 2
         assert await site.get(READER, notified=(0, 0)) == "page.html 1"
         assert await site.get(READER, notified=(0, 1)) == "page.html 2"
+
+    _run(site, story)
+
+
+def test_every_page_looks_now_and_then_what_waits(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every page has the count of it, also where nothing of its own content changes without an event."""
+    site = _Site(sqlite_database)
+
+    async def story() -> None:
+        await site.get(READER)
+        site.version = 2
+        assert await site.get(READER, notified=(0, 0)) == "page.html 1"
+        monkeypatch.setattr(renderings, "COUNT_SECONDS", 0)
+        assert await site.get(READER, notified=(0, 0)) == "page.html 2"
 
     _run(site, story)
 

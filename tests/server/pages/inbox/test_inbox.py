@@ -10,6 +10,7 @@ from agent.server.pages.framework.rendering import back_of
 from agent.server.pages.inbox.question_cards import difference
 from agent.store.engine import firing_rows, trigger_rows
 from tests.support.browser import sign_in
+from tests.support.page_forms import send
 from tests.support.recorded_triggers import record_workflow
 from tests.support.sample_dashboard import CHOICE, SCHEDULED, SUMMARY, WATCHED, question_of
 from tests.support.server import Running, wait_for
@@ -106,6 +107,53 @@ def test_triggers_in_trouble_are_listed(running: Running, visitor: httpx.Client)
     with running.database.connect("writer") as tx, tx.transaction():
         firing_rows.insert(tx, [{**missed, **started}])
     assert 'id="missed-backup:nightly"' not in visitor.get("/").text
+
+
+def test_every_page_counts_what_waits_now(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """A question until it is postponed or answered, each used-up budget once, and a broken watcher."""
+
+    def count() -> int:
+        counts = {
+            int(found[1]) if (found := re.search(r'id="waiting-count">(\d+)', text)) else 0
+            for text in (visitor.get("/").text, visitor.get("/events").text)
+        }
+        (number,) = counts
+        return number
+
+    before = count()
+    asked = question_of(client, _start(client, "pick-cover"))
+    assert count() == before + 1
+    send(visitor, f"/questions/{asked['id']}/defer", seconds="86400", back="/")
+    assert count() == before
+    other = question_of(client, _start(client, "pick-cover"))
+    running.wait_for_task(client, _start(client, "summarize-letter"), "paused")
+    assert count() == before + 2
+    record_workflow(running.database, WATCHED.replace("read-news", "read-more"))
+    with running.database.connect("writer") as tx, tx.transaction():
+        trigger_rows.update(tx, [("read-more:feed", {"alert": "failed"})])
+    wait_for(lambda: count() == before + 3)
+    client.post(f"/api/v1/approvals/{other['id']}/answer", json={"value": "Sea"})
+    assert count() == before + 2
+
+
+def test_a_denial_is_called_so(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """On each page of the task; what failed by itself is called failed."""
+    running.add_workflow("name: may-i\nsteps: {ask: {approval: {message: May I?}}}\n")
+    task_id = _start(client, "may-i")
+    asked = question_of(client, task_id)
+    send(visitor, f"/questions/{asked['id']}/answer", decision="deny", back="/")
+    running.wait_for_task(client, task_id, "failed")
+    row = visitor.get("/tasks?workflow=may-i").text
+    for text in (
+        row,
+        *(visitor.get(f"/tasks/{task_id}{path}").text for path in ("", "/steps/ask")),
+    ):
+        assert re.search(r'class="state failed">.*?</svg>Denied<', text)
+        assert not re.search(r'class="state failed">.*?</svg>Failed<', text)
 
 
 def test_a_question_for_one_session(running: Running, client: httpx.Client) -> None:
