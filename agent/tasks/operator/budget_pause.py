@@ -43,10 +43,14 @@ def raise_budget(
     # Twice: a family that is being paused meanwhile is paused only while its witness still is.
     for member in (*descendants, task_id, *descendants):
         is_resumed |= _resume(operator, member)
+    amounts = [f"{tokens:,} tokens"] if tokens is not None else []
+    amounts += [budgets.dollars(microusd)] if microusd is not None else []
+    amounts += [format_duration(seconds)] if seconds is not None else []
+    done = f"budget set to {' and '.join(amounts)}"
     if is_resumed:
-        return CommandResult(True, "budget set, and resumed", task_id)
+        return CommandResult(True, f"{done}, and resumed", task_id)
     stays = f"; the task stays paused: `agent resume {task_id[-8:]}`" if was_paused else ""
-    return CommandResult(True, f"budget set{stays}", task_id)
+    return CommandResult(True, f"{done}{stays}", task_id)
 
 
 def _check_step(locked: LockedTask, step: str, *, has_time: bool) -> None:

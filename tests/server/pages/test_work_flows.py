@@ -1,6 +1,7 @@
 """What people do with tasks, workflows and schedules in a real browser."""
 
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -46,6 +47,34 @@ def _start(client: httpx.Client, workflow: str) -> str:
 
 def _shown_task(url: str) -> str:
     return url.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_an_emptied_field_is_empty(
+    browser: Browser, running: Running, client: httpx.Client, scripts: bool
+) -> None:
+    """Neither a new task nor a fork goes on with a default or an old value that a person has cleared."""
+    with viewing(browser, running, scripts=scripts) as viewer:
+
+        def sent(button: str) -> tuple[Any, str]:
+            page.get_by_role("button", name=button).click()
+            expect(page).to_have_url(re.compile("/tasks/[^/]+$"))
+            task_id = _shown_task(page.url)
+            return running.wait_for_task(client, task_id, "succeeded")["input"]["to"], task_id
+
+        page = viewer.open("/workflows/send-greeting")
+        page.locator('[name="value:to"]').clear()
+        emptied, task_id = sent("Run")
+        named = client.post("/api/v1/workflows/send-greeting/tasks", json={"input": {"to": "Ada"}})
+        running.wait_for_task(client, named.json()["id"], "succeeded")
+        page = viewer.open(f"/tasks/{named.json()['id']}/fork")
+        page.locator('[name="value:to"]').clear()
+        forked, _ = sent("Fork from send")
+        page = viewer.open(f"/tasks/{task_id}/fork")
+        expect(page.locator('[name="value:to"]')).to_have_value("")
+        page.locator('[name="without:to"]').check()
+        default, _ = sent("Fork from send")
+    assert (emptied, forked, default) == ("", "", "world")
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])

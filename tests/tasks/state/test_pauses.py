@@ -37,7 +37,10 @@ def test_the_reasons_text_does_not_decide_the_kind(hand: Hand) -> None:
     task_id = hand.start(graph(step("a"), budget={"tokens": 5}))
     hand.operator.pause(task_id, "budget: lunch")
     answer = budget_pause.raise_budget(hand.operator, task_id, tokens=10)
-    assert answer.message == f"budget set; the task stays paused: `agent resume {task_id[-8:]}`"
+    assert (
+        answer.message
+        == f"budget set to 10 tokens; the task stays paused: `agent resume {task_id[-8:]}`"
+    )
     assert hand.status(task_id) == "paused"
 
 
@@ -47,7 +50,7 @@ def test_a_budgets_pause_names_the_command_that_raises_it(hand: Hand) -> None:
     hand.settle({"a": IS_OVER})
     assert _pause(hand, task_id) == ("budget", "budget: the time is over", "budget x --time D")
     assert budget_pause.raise_budget(hand.operator, task_id, tokens=10).message == (
-        "budget set, and resumed"
+        "budget set to 10 tokens, and resumed"
     )
     assert _pause(hand, task_id) == (None, None, None)
 
@@ -73,7 +76,10 @@ def test_a_pause_by_an_earlier_version_has_no_kind(hand: Hand) -> None:
         tx.execute("UPDATE tasks SET pause_kind = NULL, pause_reason = 'budget: it is used up'")
     assert _pause(hand, task_id) == (None, "budget: it is used up", f"resume {task_id[-8:]}")
     answer = budget_pause.raise_budget(hand.operator, task_id, tokens=10)
-    assert answer.message == f"budget set; the task stays paused: `agent resume {task_id[-8:]}`"
+    assert (
+        answer.message
+        == f"budget set to 10 tokens; the task stays paused: `agent resume {task_id[-8:]}`"
+    )
     assert hand.operator.resume(task_id).is_changed
 
 

@@ -31,7 +31,7 @@ def json_field(form: Form, name: str, what: str) -> Json:
 
 def input_members(graph: Graph, source: str | None = None) -> list[schema_form.Member]:
     """Return the fields of a workflow's inputs, in the order of its source; none if they must be typed as JSON."""
-    members = schema_form.members_of(plain_schema(graph), with_json=True)
+    members = schema_form.members_of(plain_schema(graph), is_input=True)
     # A recorded graph has its keys in the order of the alphabet; only the source has the author's.
     section = _INPUTS.search(source or "")
     text = section[0] if section is not None else ""
@@ -65,12 +65,38 @@ def read_inputs(graph: Graph, form: Form) -> dict[str, Json]:
     return value
 
 
+def defaults(graph: Graph) -> dict[str, Json]:
+    """Return what each input of a workflow is where nothing is given."""
+    return {name: keys.get("default") for name, keys in graph.inputs.items()}
+
+
+def edited_inputs(graph: Graph, form: Form, before: dict[str, Json]) -> dict[str, Json]:
+    """Return the inputs that a form changes; one that it leaves out is then as in a new task."""
+    typed = read_inputs(graph, form)
+    names = {member.name for member in input_members(graph) if member.field in form}
+    left_out = {
+        name: value
+        for name, value in defaults(graph).items()
+        if name in names or form.get("inputs", "").strip()
+    }
+    return {
+        name: value
+        for name, value in (left_out | typed).items()
+        if name not in before or value != before[name]
+    }
+
+
 def shown_inputs(graph: Graph, values: dict[str, Json]) -> Form:
     """Return values as the texts of a form's fields."""
     members = input_members(graph)
     if not members:
         return {"inputs": harmless_json(values, indent=2)}
-    return {member.field: member.text_of(values.get(member.name)) for member in members}
+    shown = {member.field: member.text_of(values.get(member.name)) for member in members}
+    return shown | {
+        member.choice: "1"
+        for member in members
+        if member.without == schema_form.LEAVE_OUT and values.get(member.name) is None
+    }
 
 
 def _refuse(word: str) -> Json:

@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.channels.chat.message_texts import cut
-from agent.server.pages.forms.schema_form import members_of, read
+from agent.server.pages.forms.schema_form import members_of, read, read_number
 from agent.server.pages.inbox.answer_page import editable_text, editable_values, is_edited_as_json
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
@@ -52,10 +52,21 @@ def _edits(approval: dict[str, Json], form: Form) -> dict[str, Json]:
         text = form.get(f"edit:{path}")
         if text is None or text == editable_text(before):
             continue
-        edits[path] = _json(text, path) if is_edited_as_json(before) else text
+        edits[path] = _edited(path, before, text)
         if isinstance(before, str) and not isinstance(edits[path], str):
             raise InvalidAnswerError(f"for {path} give a text in quotes, not {cut(text, 60)!r}")
     return edits
+
+
+def _edited(path: str, before: Json, text: str) -> Json:
+    if not is_edited_as_json(before):
+        return text
+    if isinstance(before, bool) or not isinstance(before, int | float):
+        return _json(text, path)
+    try:
+        return read_number(text)
+    except ValueError as error:
+        raise InvalidAnswerError(f"for {path} give a number: {error}") from None
 
 
 def _json(text: str, name: str) -> Json:

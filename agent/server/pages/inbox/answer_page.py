@@ -56,7 +56,11 @@ def page(
         fields=edit_fields(approval, typed) if approval is not None else [],
         members=members,
         typed={name: typed.get(name, "") for name in ("output", "choice", "value", "comment")}
-        | {member.field: typed.get(member.field, member.default) for member in members},
+        | {member.field: typed.get(member.field, member.default) for member in members}
+        | {
+            member.choice: member.choice in typed or (not typed and member.is_out_at_first)
+            for member in members
+        },
     )
     return Response(text, status, headers=_headers(), media_type="text/html; charset=utf-8")
 

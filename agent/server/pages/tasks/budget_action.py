@@ -1,11 +1,14 @@
 """Raises a budget that has paused a task, from the inbox or from the task's page."""
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.core.money import MICROUSD
 from agent.server.context import context_of
+from agent.server.pages.forms.schema_form import read_number
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form
@@ -15,6 +18,8 @@ from agent.tasks.operator import budget_pause
 from agent.tasks.operator.operator import CommandResult, Operator
 
 pages = PageRegistry("budget-action")
+
+_MOST: Final = {"tokens": 2**53 - 1, "usd": 10**9, "minutes": 10**8}
 
 
 @pages.action("/tasks/{task_id}/budget", scope="approve")
@@ -31,10 +36,9 @@ async def raise_budget(request: Request, form: Form) -> Response:
 
 
 def _raise(operator: Operator, task_id: str, form: Form) -> CommandResult:
-    numbers = {name: _number(form, name) for name in ("tokens", "usd", "minutes")}
-    if not any(numbers.values()):
+    tokens, usd, minutes = (_number(form, name) for name in ("tokens", "usd", "minutes"))
+    if not (tokens or usd or minutes):
         raise InvalidAnswerError("give tokens, dollars or minutes, greater than zero")
-    tokens, usd, minutes = numbers["tokens"], numbers["usd"], numbers["minutes"]
     return budget_pause.raise_budget(
         operator,
         task_id,
@@ -46,13 +50,13 @@ def _raise(operator: Operator, task_id: str, form: Form) -> CommandResult:
 
 
 def _number(form: Form, name: str) -> float | None:
-    text = form.get(name, "").strip().replace(",", "")
+    text = form.get(name, "").strip()
     if not text:
         return None
     try:
-        number = float(text)
-    except ValueError:
-        raise InvalidAnswerError(f"{text!r} is not a number") from None
-    if not 0 < number < 1e15:
-        raise InvalidAnswerError(f"{text!r} is not a number greater than zero")
+        number = read_number(text, is_whole=name == "tokens")
+    except ValueError as error:
+        raise InvalidAnswerError(str(error)) from None
+    if not 1 / MICROUSD <= number <= _MOST[name]:
+        raise InvalidAnswerError(f"{text!r} is not between 0 and {_MOST[name]:,}")
     return number

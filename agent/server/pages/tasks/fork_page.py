@@ -56,7 +56,7 @@ def fork_page(connection: Connection, request: PageRequest) -> Document:
         else "",
         "members": form_values.input_members(graph, texts[1] if texts else None),
         "has_inputs": bool(graph.inputs),
-        "values": form_values.shown_inputs(graph, task["input"]) | request.typed,
+        "values": request.typed or form_values.shown_inputs(graph, task["input"]),
     }
 
 
@@ -76,8 +76,7 @@ async def fork(request: Request, form: Form) -> Response:
             name, version = task_rows.workflow_of(connection, task_id)
             graph = context.graphs.get(connection, name, version)
             before = json.loads(task_rows.input_of(connection, task_id)[0])
-        typed = form_values.read_inputs(graph, form)
-        edited = {name: value for name, value in typed.items() if value != before.get(name)}
+        edited = form_values.edited_inputs(graph, form, before)
         return context.operator.fork(
             task_id,
             form.get("from", ""),

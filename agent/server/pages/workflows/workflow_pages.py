@@ -21,7 +21,6 @@ from agent.store.read import workflow_list as rows
 from agent.tasks.read_models import workflow_documents
 from agent.triggers import documents as trigger_documents
 from agent.workflows.directory import Entry
-from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
 
@@ -99,7 +98,7 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "remarks": _remarks(request).get(name, [])[:_MOST_REMARKS] if is_latest else [],
         "members": form_values.input_members(graph, workflow["source"]),
         "has_inputs": bool(graph.inputs),
-        "input_text": harmless_json(_defaults(graph), indent=2),
+        "input_text": harmless_json(form_values.defaults(graph), indent=2),
         "versions": workflow["versions"][:_MOST_VERSIONS],
         "earlier": earlier,
         "difference": [] if earlier is None else _difference(earlier, workflow),
@@ -115,10 +114,6 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
 def _number(request: PageRequest, name: str) -> int | None:
     text = request.query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _defaults(graph: Graph) -> Document:
-    return {name: keys.get("default") for name, keys in graph.inputs.items()}
 
 
 def _difference(before: Document, after: Document) -> list[SourceLine]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agent.server.pages.forms.schema_form import members_of, read
+from agent.approvals.answering import InvalidAnswerError
+from agent.server.pages.forms.schema_form import members_of, read, read_number
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def test_every_flat_member_is_read_by_its_type() -> None:
         "text": "12", "count": 12, "price": 1.5, "sure": True, "size": 2
     }  # fmt: skip
     assert read(members, {}) == {}
-    assert read(members, dict.fromkeys(form, "")) == {}
+    assert read(members, dict.fromkeys(form, "")) == {"text": ""}
+    assert read(members, {"value:text": "", "without:text": "1"}) == {}
 
 
 def test_values_are_shown_as_their_fields_write_them() -> None:
@@ -61,7 +63,7 @@ def test_values_are_shown_as_their_fields_write_them() -> None:
         rows={"type": "array"},
         text={"type": "string", "default": "two\nlines"},
     )
-    members = members_of(schema, with_json=True)
+    members = members_of(schema, is_input=True)
     values = {"sure": False, "size": 2, "rows": [{"a": None}], "text": "one\ntwo"}
     shown = {member.field: member.text_of(values[member.name]) for member in members}
     assert shown["value:sure"] == "no"
@@ -70,10 +72,87 @@ def test_values_are_shown_as_their_fields_write_them() -> None:
 
 
 def test_invalid_values_are_left_to_the_schema() -> None:
-    """Nothing is guessed: `1,000` stays text."""
-    members = members_of(_object(price={"type": "number"}, sure={"type": "boolean"}))
-    form = {"value:price": "1,000", "value:sure": "perhaps"}
-    assert read(members, form) == {"price": "1,000", "sure": "perhaps"}
+    """An unknown choice stays text, which the schema refuses."""
+    members = members_of(_object(sure={"type": "boolean"}))
+    assert read(members, {"value:sure": "perhaps"}) == {"sure": "perhaps"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("6,50", 6.5),
+        ("6.5", 6.5),
+        (" -3 ", -3),
+        ("1.000,50", 1000.5),
+        ("1,000.50", 1000.5),
+        ("1 000,50", 1000.5),
+        ("1’000.5", 1000.5),
+        ("1,000,000", 1_000_000),
+        ("0,125", 0.125),
+        ("1234.567", 1234.567),
+        ("2e3", 2000),
+        (",5", 0.5),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_numbers_of_all_keyboards(text: str, number: float) -> None:
+    """The comma of a decimal keyboard is a decimal point; groups of thousands are read."""
+    assert read_number(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,000",
+        "1.000",
+        "12.345",
+        "1,00,000",
+        "1.5.2",
+        "1,000,50",
+        "6,50 $",
+        "1e999",
+        "nan",
+        "٣",
+        "",
+        ",",
+        "0x1",
+        "1_000",
+    ],
+)
+def test_what_may_be_two_numbers_is_refused(text: str) -> None:
+    """So is what is none; a field refuses it by its name."""
+    with pytest.raises(ValueError, match=r"may be two|not a number|too large"):
+        read_number(text)
+    if text:
+        with pytest.raises(InvalidAnswerError, match="'price' must be a number"):
+            read(members_of(_object(price={"type": "number"})), {"value:price": text})
+
+
+@pytest.mark.parametrize(("text", "number"), [("1.000", 1000), ("100,000", 100_000), ("4.0", 4)])
+def test_a_whole_number_has_groups(text: str, number: int) -> None:
+    """A separator before three digits is clear where there are no decimals."""
+    value = read_number(text, is_whole=True)
+    assert (value, type(value)) == (number, int)
+    with pytest.raises(ValueError, match="not a whole number"):
+        read_number("1.000,50", is_whole=True)
+
+
+def test_an_empty_text_is_not_the_default() -> None:
+    """What is cleared is empty, or refused; only the choice beside the field gives the default."""
+    schema = _object(
+        supplier={"type": "string", "default": "Müller"},
+        amount={"type": "number", "default": 249.125},
+    )
+    members = members_of(schema, is_input=True)
+    shown = {member.field: member.default for member in members}
+    assert read(members, shown) == {"supplier": "Müller", "amount": 249.125}
+    assert read(members, shown | {"value:supplier": ""})["supplier"] == ""
+    with pytest.raises(InvalidAnswerError, match="'amount' is empty"):
+        read(members, shown | {"value:amount": ""})
+    chosen = {"without:amount": "1", "without:supplier": "1"}
+    assert read(members, shown | {"value:amount": ""} | chosen) == {}
+    with pytest.raises(InvalidAnswerError, match="not both"):
+        read(members, shown | {"value:amount": "5"} | chosen)
 
 
 def test_required_text_may_be_empty() -> None:
@@ -100,4 +179,5 @@ def test_defaults_are_filled_in() -> None:
     members = members_of(schema)
     assert [member.default for member in members] == ["0", "no", "2", ""]
     filled = {member.field: member.default for member in members}
+    filled |= {member.choice: "1" for member in members if member.is_out_at_first}
     assert read(members, filled) == {"count": 0, "sure": False, "size": 2}

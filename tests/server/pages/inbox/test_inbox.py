@@ -55,15 +55,25 @@ def test_a_used_up_budget_is_raised(
     assert "Tokens in total" in page and "Minutes in total" not in page
     assert "of 10 used" in page
     address = f"/tasks/{task_id}/budget"
-    for wrong in ({}, {"tokens": "many"}, {"tokens": "-5"}):
+    for wrong in (
+        {},
+        {"tokens": "many"},
+        {"tokens": "-5"},
+        {"tokens": "1.000,50"},
+        {"tokens": "1e300"},
+    ):
         for back, heading in (("/", "Inbox"), (f"/tasks/{task_id}", "summarize-letter")):
             form = {"csrf": _csrf(visitor), "back": back, **wrong}
             refused = visitor.post(address, data=form)
             assert refused.status_code == 422, wrong
             assert f"<h1>{heading}</h1>" in refused.text
             assert f'value="{wrong.get("tokens", "")}"' in refused.text
-    raised = visitor.post(address, data={"csrf": _csrf(visitor), "tokens": "100,000", "back": "/"})
+    form = {"csrf": _csrf(visitor), "tokens": "100,000", "usd": "6,50", "back": "/"}
+    raised = visitor.post(address, data=form)
     assert (raised.status_code, raised.headers["location"]) == (303, "/")
+    assert "Budget set to 100,000 tokens and $6.50, and resumed" in visitor.get("/").text
+    limits = client.get(f"/api/v1/tasks/{task_id}/budget").json()["budgets"][0]
+    assert (limits["tokens_limit"], limits["usd_limit"]) == (100_000, 6.5)
     running.wait_for_task(client, task_id, "succeeded")
     assert f'id="budget-{task_id}"' not in visitor.get("/").text
 
