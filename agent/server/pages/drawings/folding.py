@@ -1,6 +1,6 @@
 """Which steps of a graph become one box, so that a drawing stays readable at any size.
 
-Up to `SMALL` steps every step has a box of its own, except in layers that are too wide. Above that,
+Up to `SMALL` steps every step has a box of its own, except in layers of more than `MAX_NAMES_WIDE`. Above that,
 steps that need attention and their neighbours keep their boxes; the others are stacked per layer and
 status, and chains of stacks become one.
 """
@@ -19,6 +19,9 @@ from agent.server.pages.drawings.layered_graph import (
 
 SMALL: Final = 60
 MAX_BOXES_WIDE: Final = 6
+"""Boxes in one layer of a graph that is folded."""
+MAX_NAMES_WIDE: Final = 12
+"""Steps in one layer of a small graph that each keep a box."""
 MAX_SINGLED_OUT: Final = 24
 """Steps of a large graph that keep boxes of their own."""
 LOUD: Final = ("failed", "waiting", "paused", "running")
@@ -68,7 +71,7 @@ def fold(steps: Sequence[GraphStep]) -> FoldedGraph:
     is_large = len(steps) > SMALL
     folds: list[Fold] = []
     for row in rows:
-        if not is_large and len(row) <= MAX_BOXES_WIDE:
+        if not is_large and len(row) <= MAX_NAMES_WIDE:
             folds += [Fold((number,), steps[number].status) for number in row]
         else:
             folds += _folded_row(row, steps, ranks)

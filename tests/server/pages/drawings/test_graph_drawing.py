@@ -147,10 +147,22 @@ def test_crossed_pairs_are_untangled() -> None:
 
 
 def test_a_small_graph_shows_every_step() -> None:
-    """Up to six steps side by side nothing is folded."""
+    """Up to twelve steps side by side nothing is folded."""
     found = draw_graph(_wide(8))
     assert [box.step for box in found.boxes].count(None) == 0
     assert len(found.edges) == 12
+
+
+def test_forty_steps_in_layers_of_eight_keep_their_names() -> None:
+    """Each of them has its box, whatever its status."""
+    nodes = [
+        Node(
+            GraphStep(f"part_{number}", STATUSES[number % 8], (number - 8,) if number >= 8 else ())
+        )
+        for number in range(40)
+    ]
+    found = draw_graph(nodes)
+    assert sorted(box.text for box in found.boxes) == sorted(node.step.name for node in nodes)
 
 
 def test_a_wide_layer_is_stacked_with_its_failed_step_apart() -> None:
