@@ -13,6 +13,7 @@ MARKS: Final = {
     "succeeded": "✓",
     "failed": "✗",
     "skipped": "–",
+    "canceled": "⊘",
 }
 _MAX_LANES: Final = 12
 _MAX_NAMED_PARENTS: Final = 4

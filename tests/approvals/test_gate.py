@@ -4,6 +4,9 @@ import pytest
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.core.ids import request_hash
+from agent.tasks.read_models import step_attempts
+from agent.workflows.compile.compiler import compile_text
+from agent.workflows.diagnostics import WorkflowError
 from agent.workflows.graph import Step
 from tests.support.approvals import MESSAGE, asked, everything, gated, pending, question, say, token
 from tests.support.engine import NOW, Engine, eventually, graph, step
@@ -194,3 +197,49 @@ def test_a_request_that_differs_from_the_approval_does_not_run(engine: Engine) -
     done = engine.wait(task_id, "failed")
     assert done["error"]["code"] == "not_as_approved"
     assert runs[counted] == []
+
+
+def test_a_gate_with_a_condition_asks_only_where_it_is_true(engine: Engine) -> None:
+    """The condition is computed for what would be done; where it is false, the attempt says so."""
+    when = "request.config.with.value > 50"
+    small, large = token(), token()
+    task_id = engine.submit(graph(gated("pay", small, when=when)))
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": 12}
+    assert everything(engine, task_id) == []
+    with engine.database.connect("reader") as connection:
+        (attempt,) = step_attempts.step_document(connection, task_id, "pay")["attempts"]
+    assert attempt["open_gate"] == when
+    other_id, approval = asked(engine, gated("pay", large, when=when, value=60))
+    assert runs[large] == []
+    say(engine, approval, "approve")
+    assert engine.wait(other_id, "succeeded")["output"] == {"pay": 60}
+    with engine.database.connect("reader") as connection:
+        (attempt,) = step_attempts.step_document(connection, other_id, "pay")["attempts"]
+    assert attempt["open_gate"] is None
+
+
+def test_a_condition_that_cannot_be_computed_fails_before_the_step_acts(engine: Engine) -> None:
+    """Neither is the person asked, nor does the step act."""
+    counted = token()
+    done = engine.run(graph(gated("pay", counted, when="request.config.with.nothing > 50")))
+    assert done["error"]["code"] == "bad_condition" and "approval.when" in done["error"]["message"]
+    assert runs[counted] == []
+
+
+@pytest.mark.parametrize(
+    ("approval", "problem"),
+    [
+        ('{approval: {message: "Really?", when: "inputs.x > 1"}}', "the step's `if`"),
+        ('{approval: {message: Sure?, when: "inputs.nope > 1"}, wait: 1s}', "nope"),
+        (
+            '{approval: {message: Sure?, when: "1 +"}, wait: 1s}',
+            "approval.when: the template cannot be read",
+        ),
+    ],
+)
+def test_a_wrong_condition_is_found_in_the_file(approval: str, problem: str) -> None:
+    """The message says what is wrong with it."""
+    text = f"name: gated\ninputs: {{x: {{type: integer}}}}\nsteps: {{pay: {approval}}}\n"
+    with pytest.raises(WorkflowError) as caught:
+        compile_text(text, "gated.yaml")
+    assert problem in str(caught.value)

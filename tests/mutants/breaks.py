@@ -1512,6 +1512,20 @@ MUTANTS: Final = (
         '    if again == task_id:\n        raise RefusedError(f"the task was retried',
     ),
     Mutant(
+        "a conditional gate never asks",
+        "a step acts without an approval although the condition of its gate is true",
+        "agent/steps/attempt/prepare.py",
+        'return not _value_of(when, {**scope_of(attempt_input), "request": request})',
+        "return True",
+    ),
+    Mutant(
+        "the checker believes every conditional gate",
+        "a step that acted without an approval is not found",
+        "agent/tasks/checker/approvals.py",
+        "            and step.id not in explained\n",
+        "            and not explained\n            and step.id is None\n",
+    ),
+    Mutant(
         "parked work is resumed with the scope to operate",
         "who may only operate answers a question to a person",
         "agent/server/routes/work_queues.py",

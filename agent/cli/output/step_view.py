@@ -79,6 +79,8 @@ class _StepView:
         print_line(self._attempt_line(attempt), terminal.style_of(_shown_status(attempt)))
         if attempt["executor"]:
             print_line(f"  ran by {_ran_by(attempt['executor'])}")
+        if attempt["open_gate"]:
+            print_line(f"  needed no approval: {attempt['open_gate']} is false")
         self._print_config(attempt)
         self._print_calls(
             [call for call in self._document["calls"] if call["attempt"] == attempt["attempt"]]

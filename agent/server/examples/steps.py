@@ -95,6 +95,7 @@ STEP_INSPECTION: Final[dict[str, Any]] = {
             "config": {"call": "my_steps:check", "with": {"line": {"amount": 12.5}}},
             "config_clipped": False,
             "executor": None,
+            "open_gate": None,
             "output": {"ok": True},
             "error": None,
             "traceback": None,

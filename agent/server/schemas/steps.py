@@ -133,6 +133,9 @@ class AttemptDocument(ResponseDocument):
     executor: dict[str, Any] | None = Field(
         description="the executor that ran it, and where; none in the agent's own process"
     )
+    open_gate: str | None = Field(
+        description="the condition of its approval, where that was false: no person was asked"
+    )
     output: Any
     error: Any
     traceback: str | None = Field(description="the frames of the step's own code")

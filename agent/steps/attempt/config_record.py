@@ -34,6 +34,13 @@ def record_config(
     services.journal.log(attempt_input, STREAM, text)
 
 
+def record_open_gate(attempt_input: AttemptInput, services: Services) -> None:
+    """Record that a step acts without an approval, because the condition of its gate is false."""
+    assert attempt_input.step.approval is not None
+    text = json.dumps({"open_gate": attempt_input.step.approval["when"]}, ensure_ascii=False)
+    services.journal.log(attempt_input, STREAM, text)
+
+
 def record_executor(
     attempt_input: AttemptInput, services: Services, document: dict[str, Json]
 ) -> None:

@@ -163,6 +163,20 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
     return config if kind.complete is None else kind.complete(config)
 
 
+def needs_no_approval(attempt_input: AttemptInput, prepared: PreparedStep) -> bool:
+    """Whether the step has a gate with a condition that is false for exactly what would run now."""
+    when = (attempt_input.step.approval or {}).get("when")
+    if when is None:
+        return False
+    request = approval_gate.gated_request(
+        prepared.kind.name, rendered_config(attempt_input, prepared)
+    )
+    try:
+        return not _value_of(when, {**scope_of(attempt_input), "request": request})
+    except TemplateError as error:
+        raise _refused("bad_condition", f"in approval.when: {error}") from None
+
+
 def approved_config(
     attempt_input: AttemptInput, prepared: PreparedStep, record: Record
 ) -> BaseModel | Waiting:

@@ -27,7 +27,7 @@ from agent.steps.attempt.attempt_limits import (
     may_use_recorded_results,
 )
 from agent.steps.attempt.cancel_scope import CancelScope, complete
-from agent.steps.attempt.config_record import record_config
+from agent.steps.attempt.config_record import record_config, record_open_gate
 from agent.steps.attempt.containment import (
     MAX_ERROR_TEXT,
     StepExitError,
@@ -139,9 +139,14 @@ def _prepare(
         record = partial(record_config, attempt_input, services, secrets)
         if attempt_input.step.approval is None:
             return step, prepare.config_of(attempt_input, step, record)
-        config = prepare.approved_config(attempt_input, step, record)
-        if isinstance(config, Waiting):
-            return config
+        if prepare.needs_no_approval(attempt_input, step):
+            record_open_gate(attempt_input, services)
+            config = prepare.config_of(attempt_input, step, record)
+        else:
+            asked = prepare.approved_config(attempt_input, step, record)
+            if isinstance(asked, Waiting):
+                return asked
+            config = asked
         if not may_continue:
             return Failed(attempts_exhausted_error(attempt_input))
         return step, config

@@ -84,6 +84,11 @@ class ApprovalConfig(_Question):
     editable: Annotated[list[KeyPath], BeforeValidator(_as_list)] = Field(
         default_factory=list, description="keys of the gated kind that the answer may change"
     )
+    when: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="an expression; where it is false, the step acts without asking. `request` is what would be done",
+    )
 
 
 class InputConfig(_Question):

@@ -215,6 +215,8 @@ add(
         "agent.steps.kinds.approval",
         "asks a person for a yes; as a key of another step it asks before that one acts",
         short_key="message",
+        verbatim=frozenset({("when",)}),
+        expressions={("when",): ("request",)},
         acts=False,
     )
 )

@@ -148,6 +148,8 @@ def violations(
             yield Violation(finding.sentence, task.task.id, finding.step)
         for finding in approvals.check_continuation(connection, task, graph):
             yield Violation(finding.sentence, task.task.id, finding.step)
+        for finding in approvals.check_open_gates(connection, task, graph):
+            yield Violation(finding.sentence, task.task.id, finding.step)
         for finding in check_versions(connection, task, graph, graph_of):
             yield Violation(finding.sentence, task.task.id, finding.step)
         if progress is not None:

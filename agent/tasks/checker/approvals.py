@@ -10,6 +10,7 @@ from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepS
 from agent.steps.spec.questions import CHANNELS
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
+from agent.store.read.audit import task_reads
 from agent.store.read.audit.rows import ApprovalFacts, AuditRows, EventFacts
 from agent.tasks.checker.violation import Finding
 from agent.tasks.rules.retries import kept_answers
@@ -112,7 +113,7 @@ def check_gates(task: AuditRows, graph: Graph) -> Iterator[Finding]:
     kept = {event.step_id for event in task.events if event.type == "step.kept"}
     for step in task.steps:
         if (
-            graph.steps[step.index].approval is not None
+            "when" not in (graph.steps[step.index].approval or {"when": None})
             and step.status == StepStatus.SUCCEEDED
             and not step.is_group
             and step.id not in approved | kept
@@ -120,6 +121,28 @@ def check_gates(task: AuditRows, graph: Graph) -> Iterator[Finding]:
             yield Finding(
                 f"step {step.title} has a gate and succeeded without an approval", step.title
             )
+
+
+def check_open_gates(
+    connection: Connection, task: AuditRows, graph: Graph | None
+) -> Iterator[Finding]:
+    """Check that a step acted without an approval only where the condition of its gate was false."""
+    gated = [step for step in graph.steps if "when" in (step.approval or {})] if graph else []
+    if not gated:
+        return
+    assert graph is not None
+    kept = {event.step_id for event in task.events if event.type == "step.kept"}
+    approved = {each.step_id for each in task.approvals if each.status == ApprovalStatus.APPROVED}
+    explained = kept | approved | task_reads.steps_with_open_gates(connection, task.task.id)
+    for step in task.steps:
+        if (
+            graph.steps[step.index] in gated
+            and step.status == StepStatus.SUCCEEDED
+            and not step.is_group
+            and step.id not in explained
+        ):
+            text = f"step {step.title} succeeded without an approval, and its gate was not open"
+            yield Finding(text, step.title)
 
 
 def check_continuation(

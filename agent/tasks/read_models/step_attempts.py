@@ -207,6 +207,7 @@ def _begin(attempts: dict[int, Document], event: dict[str, Any]) -> None:
             "config": None,
             "config_clipped": False,
             "executor": None,
+            "open_gate": None,
             "output": None,
             "error": None,
             "traceback": None,
@@ -241,12 +242,15 @@ def _add_configs(
     if not _is_rendered(definition):
         for attempt in attempts.values():
             attempt["config"] = definition.config
-        if definition.kind not in _WITH_EXECUTORS:
+        if definition.kind not in _WITH_EXECUTORS and "when" not in (definition.approval or {}):
             return
     limit = 4 * max(len(attempts), 1)
     for piece in step_views.step_configs(connection, row["task_id"], row["id"], limit):
         if piece["attempt"] in attempts:
             recorded = json.loads(piece["text"])
+            if "open_gate" in recorded:
+                attempts[piece["attempt"]]["open_gate"] = recorded["open_gate"]
+                continue
             if "executor" in recorded:
                 attempts[piece["attempt"]]["executor"] = recorded["executor"]
                 continue

@@ -13,6 +13,12 @@ from agent.workflows.yaml.source import Path, Source
 GATE = "approval"
 """The one kind that may be combined with another: it then asks before the other acts."""
 
+_ONLY_OF_GATES: Final = {
+    "editable": ("there is nothing to edit", None),
+    "when": ("there is nothing to do without it", "write the condition as the step's `if`"),
+}
+"""Keys of an approval that need another kind beside it."""
+
 _ELSEWHERE: Final = {
     **dict.fromkeys(("needs", "requires", "dependencies", "after", "upstream"), "depends_on"),
     **dict.fromkeys(("when", "condition", "only_if"), "if"),
@@ -78,9 +84,11 @@ def choose_kind(
         if GATE in named and acting[0] != GATE and GATE in kinds:
             choice.gate = _config(step[GATE], (*path, GATE), source, kinds, choice)
             _check_editable(choice.gate, kinds[choice.kind], (*path, GATE), source, choice)
-        elif acting[0] == GATE and choice.config.get("editable"):
-            message = "there is nothing to edit: the approval has no other kind beside it"
-            choice.problems.append(source.problem((*path, GATE, "editable"), message))
+        elif acting[0] == GATE:
+            for key, (what, hint) in _ONLY_OF_GATES.items():
+                if choice.config.get(key):
+                    message = f"{what}: the approval has no other kind beside it"
+                    choice.problems.append(source.problem((*path, GATE, key), message, hint))
     return choice
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.store.db.database import Database
-from tests.support.approvals import parked, pending, say
+from tests.support.approvals import one_step, parked, pending, say
 from tests.support.engine import Hand, find_violations
 
 TAMPERINGS = [
@@ -70,6 +70,17 @@ def test_a_tampered_decision_is_found(sqlite_database: Database, sql: str, sente
     _tamper(sqlite_database, sql)
     found = find_violations(sqlite_database)
     assert any(sentence in each for each in found), found
+    hand.close()
+
+
+def test_a_step_that_acted_past_its_conditional_gate_is_found(sqlite_database: Database) -> None:
+    """It succeeded with neither an approval nor a record that the condition was false."""
+    hand = Hand(sqlite_database)
+    gate, _ = one_step(when="request.config.with.value > 50")
+    hand.start(gate)
+    hand.succeed("pay")
+    (found,) = find_violations(sqlite_database)
+    assert "step pay succeeded without an approval" in found
     hand.close()
 
 

@@ -93,6 +93,16 @@ def collect(connection: Connection, since: int | None = None) -> Iterator[AuditR
         last = page[-1].task.id
 
 
+def steps_with_open_gates(connection: Connection, task_id: str) -> set[str]:
+    """Return the steps of a task that recorded that their gate's condition was false."""
+    rows = connection.query(
+        "SELECT DISTINCT step_id FROM step_logs WHERE task_id = :id AND stream = 'config'"
+        " AND text LIKE '{\"open_gate\"%'",
+        id=task_id,
+    )
+    return {str(step_id) for (step_id,) in rows}
+
+
 def _page(connection: Connection, last: str, since: int | None) -> list[AuditRows]:
     condition, params = _changed(since)
     tasks = connection.query(
