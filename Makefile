@@ -109,7 +109,7 @@ bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" fo
 	$(BIN)/python -m bench $(ARGS)
 
 docs: .venv/for-tests ## build the documentation as a site, in build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "built; read it with: python3 -m http.server --directory build/site 8000"
 
 clean: ## remove what make made (not your data)

@@ -56,13 +56,19 @@ def _from_root(path: Path) -> str:
 
 def _generated() -> dict[str, str]:
     return {
-        "changelog.md": _read("CHANGELOG.md").replace("](docs/", "]("),
-        "contributing.md": _read("CONTRIBUTING.md")
-        .replace("](docs/", "](")
-        .replace("](config.toml", "](config.md"),
+        "changelog.md": _from_repository("CHANGELOG.md"),
+        "contributing.md": _from_repository("CONTRIBUTING.md"),
         "config.md": f"# Settings\n\nEvery setting, with its default.\n\n{_fenced('config.toml')}",
         "examples.md": _examples(),
     }
+
+
+def _from_repository(name: str) -> str:
+    """Return a page of the repository's root with links for the site."""
+    text = _read(name).replace("](docs/", "](")
+    for file, page in _MOVED.items():
+        text = text.replace(f"]({file}", f"]({page}")
+    return text
 
 
 def _examples() -> str:

@@ -1,5 +1,6 @@
 """The documentation as a site: it builds without a warning and loads nothing from elsewhere."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,20 +11,45 @@ import pytest
 from tests.docs.blocks import ROOT
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site; MkDocs fails on its first warning, such as a link that leads nowhere."""
-    directory = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(directory)],
+def _build(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Build the site by the command of `make docs`."""
+    recipe = re.search(r"\$\(BIN\)/mkdocs (.+)", (ROOT / "Makefile").read_text("utf-8"))
+    assert recipe is not None
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", *recipe[1].split(), "--site-dir", directory, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
         env={"NO_MKDOCS_2_WARNING": "1", "PATH": ""},
     )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site; MkDocs fails on its first warning."""
+    directory = tmp_path_factory.mktemp("site")
+    done = _build(directory)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    """A page that does not exist, and a heading that its page does not have."""
+    (tmp_path / "docs").mkdir()
+    page = (
+        "# Start\n\n[a page](nowhere.md), [a heading](index.md#nothing), [both](index.md#start)\n"
+    )
+    (tmp_path / "docs" / "index.md").write_text(page, encoding="utf-8")
+    settings = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "nav": ["index.md"]}
+    (tmp_path / "mkdocs.yml").write_text(
+        json.dumps({**settings, "hooks": [], "theme": {"name": "mkdocs"}}), encoding="utf-8"
+    )
+    done = _build(tmp_path / "site", "--config-file", str(tmp_path / "mkdocs.yml"))
+    assert done.returncode != 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert len(warnings) == 2
+    assert "'nowhere.md'" in warnings[0] and "'index.md#nothing'" in warnings[1]
 
 
 def test_every_page_is_on_the_site(site: Path) -> None:
