@@ -41,6 +41,8 @@ SPARSE = [
     "30 1,2 8-14,25-31 * */7",
     "45 1,2 * MAR,APR,OCT,NOV SUN,7",
     "0 12 * * MON-FRI",
+    "15-15/20 8-8/3,20 5-5/2 MAR-MAR/4,10 *",
+    "30 2 * * SUN-0/2,3-3/1",
     "0 0 29 2 *",
     "59 23 30,31 * *",
 ]
@@ -86,7 +88,9 @@ def _values(field: str, low: int, high: int, names: list[str]) -> Iterator[int]:
 
     for part in field.split(","):
         span, _, step = part.partition("/")
-        first, _, last = span.partition("-")
+        first, dash, last = span.partition("-")
+        if step and not dash and span != "*":
+            raise ValueError(f"a step follows a range or `*`: {part}")
         begin, end = (
             (low, high) if span == "*" else (value(first), value(last) if last else value(first))
         )

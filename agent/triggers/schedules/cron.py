@@ -12,11 +12,13 @@ When clocks change:
   skipped one, once for all of its times in the gap.
 """
 
+import re
 from bisect import bisect_right
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from cronsim import CronSim
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
 
 from agent.core.clock import SECOND
 from agent.triggers.local_time import (
@@ -35,12 +37,29 @@ _MOST_DAYS: Final = 3660
 _ONE_DAY: Final = timedelta(days=1)
 
 
+_RANGE_OF_ONE: Final = re.compile(r"(?<![^\s,])(\w+)-(\w+)/\d+(?![^\s,])")
+
+
+def _without_step(match: re.Match[str]) -> str:
+    """Return the value of a range that has one alone: cronsim would go on from it to the last value."""
+    first, last = (_value(match[number]) for number in (1, 2))
+    return match[1] if first == last else match[0]
+
+
+def _value(text: str) -> int | str:
+    for names, lowest in ((SYMBOLIC_DAYS, 0), (SYMBOLIC_MONTHS, 1)):
+        if text in names:
+            return names.index(text) + lowest
+    return int(text) if text.isdigit() else text
+
+
 class Cron:
     """The instants of a cron expression of five fields in one time zone."""
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
         self._zone = zone
-        fields = CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001  (only reads the fields)
+        plain = _RANGE_OF_ONE.sub(_without_step, expression.upper())
+        fields = CronSim(plain, datetime(2000, 1, 1))  # noqa: DTZ001  (only reads the fields)
         self._minutes = sorted(fields.minutes)
         self._hours = sorted(fields.hours)
         self._months = frozenset(fields.months)

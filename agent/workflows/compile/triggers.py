@@ -33,6 +33,9 @@ _MACROS = {
 }
 
 
+_LAST_OF_FIELDS: Final = (59, 23, 31, 12, 7)
+
+
 def _is_cron(expression: str) -> str:
     """Check a cron expression by cron's own rules, and that it matches any time."""
     plain = _MACROS.get(expression.strip(), expression.strip())
@@ -41,6 +44,14 @@ def _is_cron(expression: str) -> str:
             f"{expression!r} is not a cron expression; it has five fields (minute, hour, day, "
             "month, weekday), such as '0 8 * * 1-5'"
         )
+    for field, last in zip(plain.split(), _LAST_OF_FIELDS, strict=True):
+        for part in field.split(","):
+            begin, slash, every = part.partition("/")
+            if slash and begin.isalnum():
+                raise ValueError(
+                    f"{expression!r}: in cron a step follows a range or `*`, not a single value;"
+                    f" instead of {part} write {begin}-{last}/{every}"
+                )
     from cronsim import CronSim, CronSimError
 
     try:
