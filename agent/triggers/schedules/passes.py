@@ -25,7 +25,7 @@ from agent.tasks.rules.firings.trigger_update import FireResult, TriggerUpdate
 from agent.tasks.state.graph_cache import GraphCache
 from agent.triggers.kept_reader import KeptReader
 from agent.triggers.run_builder import RunBuilder, instant_key
-from agent.triggers.schedules.schedule_plan import SchedulePlanner, next_values, timing_of
+from agent.triggers.schedules.schedule_plan import LATE_US, SchedulePlanner, next_values, timing_of
 from agent.triggers.specs import SCHEDULE
 from agent.triggers.watch_plan import longest_delay_seconds
 
@@ -69,6 +69,9 @@ class SchedulePass:
         self._in_order: dict[str, int] = {}
         """The versions of active triggers whose next time was in order at `_checked_at`."""
         self._checked_at = 0
+        self._started_us = self._monotonic_us()
+        """By the monotonic clock: when the agent was started, or the machine woke."""
+        self._ahead_us = clock.now() - self._started_us
 
     def close(self) -> None:
         """Close the connection that it keeps."""
@@ -86,6 +89,7 @@ class SchedulePass:
         `releases` adds the queued runs that may start.
         """
         now = self.clock.now()
+        self._note_sleep(now)
         with self._reader.connect() as connection:
             rows = trigger_rows.due(connection, SCHEDULE, now, most, busy)
             exhausted = _exhausted(connection, self.budget, now) if rows else None
@@ -102,6 +106,16 @@ class SchedulePass:
         if len(rows) >= most:
             next_due = now
         return ScheduleRound(now, plans, next_due, next_release)
+
+    def _note_sleep(self, now: int) -> None:
+        """Count a machine that woke, and a clock that was set forward, as a start."""
+        monotonic_us = self._monotonic_us()
+        if now - monotonic_us - self._ahead_us > LATE_US:
+            self._started_us = monotonic_us
+        self._ahead_us = now - monotonic_us
+
+    def _monotonic_us(self) -> int:
+        return int(self.clock.monotonic() * SECOND)
 
     def next_time(self) -> int | None:
         """Return when the next schedule is due, or the next queued run may start."""
@@ -158,7 +172,14 @@ class SchedulePass:
         self, connection: Connection, row: TriggerRow, now: int, exhausted: str | None
     ) -> TriggerUpdate:
         try:
-            planner = SchedulePlanner(connection, self._builder, row, now, exhausted=exhausted)
+            planner = SchedulePlanner(
+                connection,
+                self._builder,
+                row,
+                now,
+                exhausted=exhausted,
+                running_since=self._started_us + self._ahead_us,
+            )
             return planner.plan()
         except Exception as error:
             # One definition that this program cannot read must not stop the others.

@@ -27,6 +27,8 @@ Json = Any
 
 LATE_US: Final = 60 * SECOND
 """An instant that is found this much after its time was missed."""
+_STARTS_NOTHING: Final = ("none", "ask")
+"""Values of `catch_up` with which an instant of a time without the agent does not start, however recent."""
 _DEFAULT_CATCH_UP: Final = "latest"
 _DEFAULT_MOST: Final = 10
 _DEFAULT_STAGGER_SECONDS: Final = 10.0
@@ -79,8 +81,13 @@ def _decided_until(row: TriggerRow, now: int) -> int:
     return min(last, now)
 
 
-def find_due(row: TriggerRow, timing: Timing, now: int, most: int) -> Due:
-    """Return which instants are due; of the missed ones, at least the newest `most`."""
+def find_due(
+    row: TriggerRow, timing: Timing, now: int, most: int, running_since: int | None = None
+) -> Due:
+    """Return which instants are due; of the missed ones, at least the newest `most`.
+
+    Those from before `running_since` were missed.
+    """
     base = _decided_until(row, now)
     jittered = 0
     if timing.jitter_us:
@@ -93,7 +100,8 @@ def find_due(row: TriggerRow, timing: Timing, now: int, most: int) -> Due:
     due_count = next(not_due, len(gap.latest))
     due_instants, waiting = gap.latest[:due_count], gap.latest[due_count:]
     last = due_instants[-1] if due_instants else None
-    is_on_time = last is not None and now - timing.due(last) <= LATE_US
+    earliest = now - LATE_US if running_since is None else max(now - LATE_US, running_since)
+    is_on_time = last is not None and timing.due(last) >= earliest
     missed = due_instants[:-1] if is_on_time else due_instants
     missed_count = gap.count - len(waiting) - is_on_time
     return Due(
@@ -134,8 +142,12 @@ class SchedulePlanner:
         now: int,
         *,
         exhausted: str | None = None,
+        running_since: int | None = None,
     ) -> None:
-        """Plan from a row; `exhausted` is the reason if the day's budget lets nothing start."""
+        """Plan from a row; `exhausted` is the reason if the day's budget lets nothing start.
+
+        `running_since` is when the agent was started, or the machine woke, if that counts.
+        """
         self._connection = connection
         self._builder = builder
         self._row = row
@@ -143,6 +155,7 @@ class SchedulePlanner:
         self._exhausted = exhausted
         self._spec: dict[str, Json] = decode(row.spec)
         self._policy: str = self._spec.get("catch_up", _DEFAULT_CATCH_UP)
+        self._running_since = running_since if self._policy in _STARTS_NOTHING else None
         self._most: int = self._spec.get("most", _DEFAULT_MOST)
         self._stagger_us = stagger_us(self._spec)
         self._timing = Timing.of(self._spec, row.anchor_at, row.id)
@@ -155,7 +168,7 @@ class SchedulePlanner:
             self._resume()
             mark_all(self._update, self._row, self._now, FiringStatus.SKIPPED, "paused")
             return self._update
-        due = find_due(self._row, self._timing, self._now, self._most)
+        due = find_due(self._row, self._timing, self._now, self._most, self._running_since)
         self._catch_up(due)
         last = due.last if due.last is not None else _decided_until(self._row, self._now)
         self._update.values |= {

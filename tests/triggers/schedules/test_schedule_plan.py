@@ -84,6 +84,36 @@ def test_catch_up_none(bench: TriggerBench) -> None:
     assert bench.task_ids() == []
 
 
+@pytest.mark.parametrize(("catch_up", "tasks"), [("none", 0), ("ask", 1), ("latest", 1)])
+@pytest.mark.parametrize("is_restart", [True, False])
+def test_an_instant_shortly_before_a_start_was_missed(
+    bench: TriggerBench, catch_up: str, tasks: int, is_restart: bool
+) -> None:
+    """With `none` and `ask` it does not start by itself; a machine that woke is an agent that was started."""
+    bench.define(every(HOUR, catch_up=catch_up))
+    bench.at(HOUR + 20)
+    if is_restart:
+        bench.schedules.close()
+        bench.schedules = SchedulePass(bench.database, bench.still, BudgetSettings())
+    bench.run_pass()
+    ((_, fate),) = bench.fates()
+    assert fate == ("started" if catch_up == "latest" else "missed")
+    ((count,),) = bench.rows("SELECT count(*) FROM tasks")
+    assert count == tasks
+
+
+def test_an_instant_that_a_running_agent_finds_late_starts(
+    bench: TriggerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy agent, or one without its database for a moment, has missed nothing."""
+    monkeypatch.setattr(bench.still, "monotonic", lambda: bench.now / SECOND)
+    bench.schedules = SchedulePass(bench.database, bench.still, BudgetSettings())
+    bench.define(every(HOUR, catch_up="none"))
+    bench.at(HOUR + 20)
+    bench.run_pass()
+    assert bench.fates() == [(HOUR, "started")]
+
+
 @pytest.mark.parametrize("is_on_time", [True, False])
 def test_catch_up_all_starts_the_newest_spread(bench: TriggerBench, is_on_time: bool) -> None:
     """The newest `most` start, one every `stagger`; the range before them ends where they begin."""
