@@ -4,6 +4,7 @@ Of a `python` step this is the module beside the workflow's file; of a `shell` s
 of its command. A version of a workflow records them. Imports of such a file are not followed.
 """
 
+import json
 import stat
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,17 @@ def code_hashes(graph: Graph, path: Path) -> dict[str, str]:
         if digests:
             hashes[step.name] = digests[0] if len(digests) == 1 else content_hash(" ".join(digests))
     return hashes
+
+
+def changed_code(recorded: str | None, graph: Graph, path: str | None) -> list[str]:
+    """Return the steps whose code is not what it was when hashes were recorded.
+
+    None where nothing was recorded, or where the workflow's file has no directory any more.
+    """
+    if not recorded or path is None or not Path(path).parent.is_dir():
+        return []
+    before, now = json.loads(recorded), code_hashes(graph, Path(path))
+    return [step.name for step in graph.steps if before.get(step.name) != now.get(step.name)]
 
 
 def _files(step: Step, path: Path) -> list[Path]:

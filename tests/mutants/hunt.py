@@ -33,6 +33,7 @@ SUBSET = (
     "tests/tasks/rules/test_state.py",
     "tests/tasks/rules/external_work/test_work_leases.py",
     "tests/tasks/rules/retries/test_versions.py",
+    "tests/tasks/rules/retries/test_kept_answers.py",
     "tests/queue/test_worker.py",
     "tests/server/routes/test_work.py",
     "tests/tasks/rules/firings/test_firing.py",

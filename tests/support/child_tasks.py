@@ -6,10 +6,10 @@ from tests.support.engine import Reader, eventually, graph, other, step
 from tests.support.step_functions import Gate
 
 
-def register(reader: Reader, known: Graph) -> None:
+def register(reader: Reader, known: Graph, now: int = 1) -> None:
     """Make a workflow known without starting it."""
     with reader.database.connect("writer") as tx, tx.transaction():
-        workflow_versions.register(tx, known.name, known.hash, known.text, None, None, 1)
+        workflow_versions.register(tx, known.name, known.hash, known.text, None, None, now)
 
 
 def parent(child: str) -> Graph:

@@ -155,20 +155,53 @@ def retried_as(tx: Connection, task_id: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def predecessors(tx: Connection, task_id: str) -> list[tuple[str, str, str | None]]:
-    """Return (id, input, predecessor's id) of a task and of those that it continues, nearest first.
+class Ancestor(NamedTuple):
+    """A task, or one that it continues."""
+
+    id: str
+    input: str
+    before: str | None
+    version: int
+
+
+def predecessors(tx: Connection, task_id: str) -> list[Ancestor]:
+    """Return a task and those that it continues, nearest first.
 
     The last one names a predecessor only if that was pruned.
     """
     rows = tx.query(
-        "WITH RECURSIVE line(id, input, before, distance) AS ("
-        " SELECT id, input, COALESCE(retry_of, forked_from), 0 FROM tasks WHERE id = :task_id"
-        " UNION ALL SELECT t.id, t.input, COALESCE(t.retry_of, t.forked_from), l.distance + 1"
+        "WITH RECURSIVE line(id, input, before, version, distance) AS ("
+        " SELECT id, input, COALESCE(retry_of, forked_from), workflow_version, 0 FROM tasks"
+        " WHERE id = :task_id UNION ALL SELECT t.id, t.input,"
+        " COALESCE(t.retry_of, t.forked_from), t.workflow_version, l.distance + 1"
         " FROM line AS l JOIN tasks AS t ON t.id = l.before)"
-        " SELECT id, input, before FROM line ORDER BY distance",
+        " SELECT id, input, before, version FROM line ORDER BY distance",
         task_id=task_id,
     )
-    return [(str(id_), str(text), before) for id_, text, before in rows]
+    return [Ancestor(*row) for row in rows]
+
+
+def asked_again(tx: Connection, task_id: str, step: str) -> list[str] | None:
+    """Return the changes for which a step's question is asked again, or for which a task above has it asked.
+
+    None where no earlier answer was dropped.
+    """
+    above: str | None = task_id
+    while above is not None:
+        rows = tx.query(
+            "SELECT e.data, t.parent_task_id, s.name FROM tasks AS t"
+            " JOIN events AS e ON e.task_id = t.id AND e.seq = 1"
+            " LEFT JOIN steps AS s ON s.id = t.parent_step_id WHERE t.id = :id",
+            id=above,
+        )
+        if not rows:
+            return None
+        data, above, parent_step = rows[0]
+        dropped: dict[str, list[str]] = json.loads(data or "{}").get("asked_again", {})
+        if step in dropped:
+            return dropped[step]
+        step = parent_step
+    return None
 
 
 class Predecessor(NamedTuple):

@@ -138,16 +138,18 @@ class RecordedVersion(NamedTuple):
     hash: str
     source: str | None
     path: str | None
+    number: int
+    created_at: int
 
 
 def newest_at(connection: Connection, name: str) -> RecordedVersion | None:
     """Return the newest version of a workflow, unless it has been removed."""
     rows = connection.query(
-        "SELECT graph, hash, source, path, removed_at FROM workflows"
+        "SELECT removed_at, graph, hash, source, path, version, created_at FROM workflows"
         " WHERE name = :name ORDER BY version DESC LIMIT 1",
         name=name,
     )
-    return None if not rows or rows[0][4] is not None else RecordedVersion(*rows[0][:4])
+    return None if not rows or rows[0][0] is not None else RecordedVersion(*rows[0][1:])
 
 
 def name_at(connection: Connection, path: str) -> str | None:

@@ -40,7 +40,7 @@ The nineteen promises, and where each is checked (`_check_database` is in this m
     a recorded result, also a final failure, is never sent again: `ledger`; `external_witness` for
     what really happened; `versions` for calls that a retry inherits; `agent_calls` for memories and tasks that agents write and start.
 11. An approval is decided at most once, by an allowed person, for what was shown, and is not carried
-    over to another input: `approvals`; nor to another question of a newer version: `versions`.
+    over to another input, or to changed steps: `approvals`; nor to another question of a newer version: `versions`.
 12. One task per delivery: `_check_database`, by the keys of all tasks. One task per instant of a
     schedule and per watched item: `triggers`.
 13. No secret given by reference is stored: `secrets`; tests/steps and tests/core/logs/test_logging.py for

@@ -6,14 +6,20 @@ from typing import Final
 
 from agent.core import waits
 from agent.core.ids import request_hash
-from agent.core.state_machine import APPROVAL, TASK_ENDED, ApprovalStatus, StepStatus
+from agent.core.state_machine import (
+    APPROVAL,
+    STEP_ENDED,
+    TASK_ENDED,
+    ApprovalStatus,
+    StepStatus,
+)
 from agent.steps.spec.questions import CHANNELS
 from agent.store.db.database import Connection
 from agent.store.engine import lineage
 from agent.store.read.audit import task_reads
 from agent.store.read.audit.rows import ApprovalFacts, AuditRows, EventFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.rules.retries import kept_answers
+from agent.tasks.rules.retries import kept_answers, version_fit
 from agent.workflows.graph import Graph
 
 _REQUESTED: Final = frozenset({"approval.requested", "approval.renewed"})
@@ -152,23 +158,30 @@ def check_continuation(
     if graph is None or not task.task.is_continuation:
         return
     line = lineage.predecessors(connection, task.task.id)
-    if not line or line[-1][2] is not None:
+    if not line or line[-1].before is not None:
         # An earlier task was pruned: under which input an answer was given is not known any more.
         return
-    step_ids: dict[int, list[str]] = {index: [] for index in range(len(graph.steps))}
+    steps: dict[int, list[kept_answers.EndedStep]] = {}
     for step in task.steps:
-        step_ids.setdefault(step.index, []).append(step.id)
+        ended = kept_answers.EndedStep(step.id, 0 if step.status in STEP_ENDED else None)
+        steps.setdefault(step.index, []).append(ended)
+    changes = version_fit.changes_to(
+        connection,
+        task.task.workflow_name,
+        task.task.workflow_version,
+        graph,
+        is_about_to_run=False,
+    )
     stale = kept_answers.stale_answers(
-        connection, task.task.id, graph, step_ids, new_input=line[0][1]
+        connection, task.task.id, graph, steps, line[0].input, changes
     )
     if not stale:
         return
     ran = {event.step_id for event in task.events if event.type == "step.claimed"}
     for step in task.steps:
-        relied_on = sorted(stale & (graph.upstream(step.index) - {step.index}))
-        if step.id in ran and relied_on:
-            name = graph.steps[relied_on[0]].name
-            yield Finding(
-                f"step {step.title} ran after {name}, which was answered under another input",
-                step.title,
-            )
+        relied_on = [i for i in stale if i != step.index and step.index in stale[i].not_covered]
+        for index in sorted(relied_on if step.id in ran else ()):
+            name, changed = graph.steps[index].name, "; ".join(stale[index].changes)
+            why = f"before a change: {changed}" if changed else "under another input"
+            text = f"step {step.title} ran after {name}, which was answered {why}"
+            yield Finding(text, step.title)

@@ -1,6 +1,6 @@
 """The newer versions of a task's workflow: which one a retry or a fork may choose, and the remark about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from agent.store.db.database import Connection
@@ -59,6 +59,19 @@ def refusal(
     return None
 
 
+def asked_again(steps: Mapping[str, Sequence[str]], reason: str = "") -> str:
+    """Return a remark about steps whose question is asked again, with the changes that an answer does not cover.
+
+    `reason` is that of steps without changes.
+    """
+    plain = [name for name, changes in steps.items() if not changes]
+    text = f"; {reason}asked again: {', '.join(plain)}" if plain else ""
+    for name, changes in steps.items():
+        if changes:
+            text += f"; asked again: {name}, whose answer does not cover {'; '.join(changes)}"
+    return text
+
+
 class NewerVersions:
     """The recorded versions of a task's workflow besides the task's own."""
 
@@ -92,13 +105,12 @@ class NewerVersions:
             text = f"the input does not fit version {self._newest} of {self._name}: {error}"
             raise RefusedError(text) from None
 
-    def remark(self, new: LockedTask, asked_again: Sequence[str] = ()) -> str:
+    def remark(self, new: LockedTask) -> str:
         """Return a remark for the message of a command: the version, or that there is a newer one."""
         if self._is_chosen:
             if self._newest == self._own:
                 return f"; version {self._own} of {self._name} is the newest"
-            text = f" on version {new.task.workflow_version} of {self._name}, after {self._own}"
-            return text + (f"; asked again: {', '.join(asked_again)}" if asked_again else "")
+            return f" on version {new.task.workflow_version} of {self._name}, after {self._own}"
         if self._newest is not None and self._newest > self._own:
             return (
                 f" on its own version, {self._own}; version {self._newest} of {self._name} is newer:"

@@ -175,7 +175,8 @@ class Operator:
             if not_before is not None or reason is not None:
                 _postpone(new, not_before, reason)
             row_writer.write(tx, [old, new], old.now)
-        message = f"retried as {new.task.id}{versions.remark(new, asked_again)}"
+        message = f"retried as {new.task.id}{versions.remark(new)}"
+        message += newer_versions.asked_again(asked_again)
         return CommandResult(True, message, new.task.id)
 
     def fork(
@@ -212,9 +213,8 @@ class Operator:
         message = f"forked as {new.task.id}{versions.remark(new)}"
         if repeated:
             message += f"; it will repeat the effects of: {', '.join(repeated)}"
-        if asked_again:
-            other = "input" if latest is None else "input or question"
-            message += f"; answered under another {other}, asked again: {', '.join(asked_again)}"
+        other = "input" if latest is None else "input or question"
+        message += newer_versions.asked_again(asked_again, f"answered under another {other}, ")
         return CommandResult(True, message, new.task.id)
 
     def signal(self, task_id: str, name: str, payload: Json = None) -> CommandResult:

@@ -32,7 +32,7 @@ from agent.steps.types.outcome import Json, Question, StepError
 from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import approval_rows as store
-from agent.store.engine import attempt_reads, call_rows, reads
+from agent.store.engine import attempt_reads, call_rows, lineage, reads
 from agent.store.engine.approval_rows import ApprovalRow
 from agent.tasks.rules import call_ledger
 from agent.tasks.rules.external_work import work_leases
@@ -55,6 +55,7 @@ class Decision:
 
 
 def ask(
+    tx: Connection,
     locked: LockedTask,
     step: StepRow,
     question: Question,
@@ -62,6 +63,10 @@ def ask(
     unknown_call_id: str | None = None,
 ) -> None:
     """Park a step on a question, which may be about an unknown call."""
+    changes = lineage.asked_again(tx, locked.task.id, locked.definition(step).name)
+    if changes and unknown_call_id is None:
+        text = f"{question.message}\n\nAsked again, since the earlier answer does not cover this:\n"
+        question = replace(question, message=text + "\n".join(changes))
     row = add_question(locked, step, question)
     on = Approval(row.id) if unknown_call_id is None else UnknownCall(unknown_call_id, row.id)
     transitions.wait(locked, step, on, row.wake_at, _wrapped_checkpoint(row.id, checkpoint))
@@ -128,7 +133,7 @@ def ask_about_unknown(
     shown = {"call": call_id, "action": action, "request": request}
     if changed_request is not None:
         shown["now"] = changed_request
-    ask(locked, step, Question("unknown", message, shown), checkpoint, call_id)
+    ask(tx, locked, step, Question("unknown", message, shown), checkpoint, call_id)
 
 
 def _last_error(tx: Connection, step: StepRow) -> dict[str, Json] | None:

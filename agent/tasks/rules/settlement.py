@@ -181,7 +181,7 @@ def _wait(tx: Connection, locked: LockedTask, step: StepRow, outcome: Waiting) -
         approvals.unwrap_checkpoint(tx, step)
     match outcome.on:
         case Question() as question:
-            approvals.ask(locked, step, question, outcome.checkpoint)
+            approvals.ask(tx, locked, step, question, outcome.checkpoint)
         case UnknownCall(call_id) if not call_rows.is_call_resolved(tx, call_id):
             approvals.ask_about_unknown(
                 tx, locked, step, call_id, outcome.checkpoint, outcome.changed_request

@@ -1,7 +1,7 @@
 """The steps of a task that continues an old one: kept as they ended, reopened, or run again.
 
 - A step is **kept** if it ended well and all its dependencies are kept. A step whose answer was given
-  under another input is not kept where a step that runs again relies on it (`kept_answers`).
+  under another input, or for other steps than those that run on it now, is not kept (`kept_answers`).
 - A group that was expanded and whose dependencies are kept is **reopened**: items that ended well are
   kept, the others run again.
 - Every other step **runs again** from the beginning.
@@ -10,7 +10,7 @@ The new task may be of another version of the workflow. Steps are then the same 
 refuses steps that cannot be kept, and `changed_questions` finds the answers to questions that changed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, NamedTuple
 
@@ -20,11 +20,17 @@ from agent.core.state_machine import StepStatus
 from agent.core.waits import Items
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads, lineage
+from agent.tasks.errors import RefusedError
 from agent.tasks.rules import advance
 from agent.tasks.rules.creation import blank_step
-from agent.tasks.rules.retries import kept_answers
 from agent.tasks.rules.retries.changed_questions import AskingTask, changed_questions
-from agent.tasks.rules.retries.version_fit import Misfits, differences
+from agent.tasks.rules.retries.kept_answers import (
+    ASKING_KINDS,
+    EndedStep,
+    StaleAnswer,
+    stale_answers,
+)
+from agent.tasks.rules.retries.version_fit import Misfits, changes_to, differences
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import NO_ITEM, StepRow
@@ -70,16 +76,10 @@ _OldSteps = dict[int, list[_OldStep]]
 """By index: the step or group first, then its items."""
 
 
-def carry_over(
-    tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]
-) -> list[str]:
-    """Give a new task its steps and start it. Steps of `rerun` run again in any case.
-
-    Return the names of the steps that had ended well, and whose question a person must answer again. Raise `RefusedError` where the
-    kept steps do not fit the version of the new task.
-    """
+def carry_over(tx: Connection, old: LockedTask, new: LockedTask, choice: "Choice") -> None:
+    """Give a new task its steps and start it."""
     graph = new.graph
-    old_steps, kept, reopened, asked_again = _choose(tx, old, new, rerun)
+    old_steps, kept, reopened, _ = choice
     with_calls = lineage.steps_with_calls(tx, old.task.id) if new.retries is not None else set()
     for index in graph.order:
         steps = old_steps.get(index, [])
@@ -94,36 +94,48 @@ def carry_over(
                 blank.inherit_history()
                 _inherit_read(tx, blank, steps[0], graph)
     _start(tx, new, kept)
-    return asked_again
 
 
-def check_version(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]) -> None:
-    """Raise `RefusedError` where `carry_over` would; nothing is made, and no lock is needed."""
-    _choose(tx, old, new, rerun)
-
-
-class _Choice(NamedTuple):
+class Choice(NamedTuple):
     """What becomes of the steps of the old task."""
 
     old_steps: _OldSteps
     kept: set[int]
     reopened: set[int]
-    asked_again: list[str]
+    asked_again: dict[str, list[str]]
+    """The steps that had ended well, and whose question a person must answer again: each with the changes of steps that
+    its answer does not cover; none for another input and another question."""
 
 
-def _choose(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[int]) -> _Choice:
+def choose(
+    tx: Connection,
+    old: LockedTask,
+    new: LockedTask,
+    rerun: frozenset[int] = frozenset(),
+    above: Sequence[str] | None = None,
+) -> Choice:
+    """Choose what a new task keeps; nothing is made, and no lock is needed. Steps of `rerun` run again in any case.
+
+    With `above` every answer is asked for again, since a task above has changed so. Raise `RefusedError` where the kept steps do
+    not fit the version of the new task.
+    """
     graph = new.graph
     old_steps = _read_steps(tx, old, graph)
-    stale = kept_answers.stale_answers(
+    name, number = new.task.workflow_name, new.task.workflow_version
+    stale = stale_answers(
         tx,
         old.task.id,
         graph,
         {
-            index: [step.id for step in old_steps.get(index, ())]
-            for index in range(len(graph.steps))
+            index: [EndedStep(step.id, step.ended_at) for step in steps]
+            for index, steps in old_steps.items()
         },
         new.task.extra["input"],
+        changes_to(tx, name, number, graph, is_about_to_run=True),
+        above,
     )
+    if above is not None:
+        rerun = rerun.union(*(graph.downstream(index) for index in stale))
     unfit: frozenset[int] = frozenset()
     is_other_version = new.task.workflow_version != old.task.workflow_version
     if is_other_version:
@@ -131,7 +143,8 @@ def _choose(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[i
             graph.steps[index].name for index in old_steps if _has_ended_well(old_steps, index)
         ]
         before = AskingTask(old.task.id, old.task.workflow_version, old.graph)
-        stale |= changed_questions(tx, before, graph, ended_well)
+        for index in changed_questions(tx, before, graph, ended_well):
+            stale[index] = StaleAnswer(graph.downstream(index))
         unfit = _changed_steps(old.graph, graph, old_steps)
     rerun, kept = _choose_kept(graph, old_steps, rerun, stale, unfit)
     reopened = {
@@ -141,12 +154,24 @@ def _choose(tx: Connection, old: LockedTask, new: LockedTask, rerun: frozenset[i
     }
     if is_other_version:
         _check_fit(tx, old, new, rerun, kept | reopened)
-    asked_again = [
-        graph.steps[index].name
-        for index in sorted(stale - kept)
+    asked_again = {
+        graph.steps[index].name: list(stale[index].changes)
+        for index in sorted(stale.keys() - kept)
         if _has_ended_well(old_steps, index)
-    ]
-    return _Choice(old_steps, kept, reopened, asked_again)
+    }
+    if new.retries is not None:
+        _refuse_agents(graph, asked_again)
+    return Choice(old_steps, kept, reopened, asked_again)
+
+
+def _refuse_agents(graph: Graph, asked_again: Iterable[str]) -> None:
+    """Refuse to retry where a workflow that an agent ran would have to ask again: a recorded use is not repeated."""
+    for name in asked_again:
+        if graph.steps[graph.index_of[name]].kind == "agent":
+            raise RefusedError(
+                f"a workflow that step {name!r} ran has asked a person, and the answer does not cover what would"
+                f" run now: `fork --from {name}` runs it again, with its effects"
+            )
 
 
 def _read_steps(tx: Connection, old: LockedTask, graph: Graph) -> _OldSteps:
@@ -185,7 +210,7 @@ def _changed_steps(old: Graph, new: Graph, old_steps: _OldSteps) -> frozenset[in
     for index in old_steps:
         after = new.steps[index]
         before = old.steps[old.index_of[after.name]]
-        if before.kind == after.kind and after.kind in kept_answers.ASKING_KINDS:
+        if before.kind == after.kind and after.kind in ASKING_KINDS:
             before = replace(before, config=after.config)
         if differences(before, after):
             changed.add(index)
@@ -208,9 +233,7 @@ def _check_fit(
         for index in rerun
         if graph.steps[index].name in old.graph.index_of
     )
-    _, kept_under_old_version = _choose_kept(
-        old.graph, by_old_index, old_rerun, frozenset(), frozenset()
-    )
+    _, kept_under_old_version = _choose_kept(old.graph, by_old_index, old_rerun, {}, frozenset())
     succeeded = [
         old.graph.steps[index].name
         for index, steps in by_old_index.items()
@@ -230,12 +253,12 @@ def _choose_kept(
     graph: Graph,
     old_steps: _OldSteps,
     rerun: frozenset[int],
-    stale: frozenset[int],
+    stale: Mapping[int, StaleAnswer],
     unfit: frozenset[int],
 ) -> tuple[frozenset[int], set[int]]:
     """Return the steps that must run again, and those that are kept.
 
-    No step that runs again may rely on a stale answer. Asking again makes more steps run again,
+    No step that runs again may rely on an answer that does not cover it. Asking again makes more steps run again,
     which may rely on further stale answers: repeat until nothing changes.
     """
     while True:
@@ -245,7 +268,9 @@ def _choose_kept(
             may_be_kept = index not in rerun and index not in unfit
             if may_be_kept and are_parents_kept and _has_ended_well(old_steps, index):
                 kept.add(index)
-        relied_on = {index for index in stale - rerun if not graph.downstream(index) <= kept}
+        relied_on = {
+            index for index in stale.keys() - rerun if not stale[index].not_covered <= kept
+        }
         if not relied_on:
             return rerun, kept
         rerun = rerun.union(*(graph.downstream(index) for index in relied_on))

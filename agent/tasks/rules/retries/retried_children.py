@@ -1,7 +1,8 @@
 """Children of a retried task: a step continues the child that it had in an earlier task.
 
 A retry is the same work to the outside world, at every depth. So the new child retries the earlier
-one. If the earlier child had succeeded before its parent recorded that, its result is taken now.
+one. If the earlier child had succeeded before its parent recorded that, its result is taken now. Where its
+answers do not cover what the parent runs now, it is retried all the same, and asks again.
 """
 
 import json
@@ -13,6 +14,7 @@ from agent.core.waits import ChildRequest
 from agent.steps.types.outcome import Json, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, reads, task_rows
+from agent.tasks.errors import RefusedError
 from agent.tasks.rules.retries import retry_fork
 from agent.tasks.rules.retries.retry_fork import Parent
 from agent.tasks.state.graph_cache import GraphCache
@@ -68,10 +70,15 @@ def take_up(
             " again; to repeat them, fork the task"
         )
         return RetriedChild(refusal=StepError("child_changed", "input", text))
-    if row.status == TaskStatus.SUCCEEDED:
+    changes = lineage.asked_again(tx, task.id, locked.definition(step).name)
+    if row.status == TaskStatus.SUCCEEDED and changes is None:
         return RetriedChild(done_id=earlier_id)
     parent = Parent(task.id, step.id, task.depth + 1, trigger)
-    child = retry_fork.retry(tx, LockedTask(row, graph, locked.now), parent).locked
+    earlier = LockedTask(row, graph, locked.now)
+    try:
+        child = retry_fork.retry(tx, earlier, parent, above=changes).locked
+    except RefusedError as error:
+        return RetriedChild(refusal=StepError("child_changed", "input", str(error)))
     child.source_path = graphs.path(tx, row.workflow_name, row.workflow_version)
     return RetriedChild(child=child)
 

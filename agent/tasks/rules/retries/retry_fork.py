@@ -8,6 +8,7 @@ A fork is new work: it repeats a step and everything downstream, under new keys.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.clock import SECOND
@@ -18,7 +19,7 @@ from agent.store.db import json_values
 from agent.store.db.database import Connection
 from agent.store.engine import lineage, task_rows
 from agent.tasks.rules import conversations
-from agent.tasks.rules.retries.carry_over import carry_over, check_version
+from agent.tasks.rules.retries.carry_over import carry_over, choose
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import TaskRow
 from agent.workflows.compile.inputs import check_inputs
@@ -47,16 +48,16 @@ class Forked(NamedTuple):
     locked: LockedTask
     repeated: list[str]
     """Steps that run again although their effects have happened, or may have."""
-    asked_again: list[str]
-    """Steps that run again because their answers were given under another input."""
+    asked_again: dict[str, list[str]]
+    """Steps that run again because their answers do not cover what follows: each with the changes, if it was not the input."""
 
 
 class Retried(NamedTuple):
     """A retry, and remarks to show a person before it runs."""
 
     locked: LockedTask
-    asked_again: list[str]
-    """Steps that run again because their answers do not hold under the new version."""
+    asked_again: dict[str, list[str]]
+    """As of a fork."""
 
 
 def retry(
@@ -64,19 +65,23 @@ def retry(
     old: LockedTask,
     parent: Parent | None = None,
     latest: NewestVersion | None = None,
+    above: Sequence[str] | None = None,
 ) -> Retried:
     """Make the task that retries an old one, on its own or as the child of a step.
 
-    With `latest` it goes on under that version; raise `RefusedError` where that is not possible.
+    With `latest` it goes on under that version; raise `RefusedError` where that is not possible. With `above`, the changes
+    of a task above, its questions are asked again.
     """
     new = _new_retry(tx, old, parent, latest)
-    _emit_created(new, {"retry_of": old.task.id})
-    return Retried(new, carry_over(tx, old, new, rerun=frozenset()))
+    choice = choose(tx, old, new, above=above)
+    _emit_created(new, {"retry_of": old.task.id}, choice.asked_again)
+    carry_over(tx, old, new, choice)
+    return Retried(new, choice.asked_again)
 
 
 def check_retry(tx: Connection, old: LockedTask, latest: NewestVersion) -> None:
     """Raise `RefusedError` where a retry on the newest version would be refused; needs no lock."""
-    check_version(tx, old, _new_retry(tx, old, None, latest), rerun=frozenset())
+    choose(tx, old, _new_retry(tx, old, None, latest))
 
 
 def _new_retry(
@@ -109,17 +114,18 @@ def fork(
 ) -> Forked:
     """Make the task that runs a step and its downstream again, with an edited input if given."""
     new = _new_fork(tx, old, edited, latest)
-    _emit_created(new, {"forked_from": old.task.id})
     graph = new.graph
-    asked_again = carry_over(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
+    choice = choose(tx, old, new, graph.downstream(graph.index_of[from_step]))
+    _emit_created(new, {"forked_from": old.task.id}, choice.asked_again)
+    carry_over(tx, old, new, choice)
     old.emit("task.forked", None, {"as": new.task.id, "from": from_step})
-    return Forked(new, _repeated(tx, old, new), asked_again)
+    return Forked(new, _repeated(tx, old, new), choice.asked_again)
 
 
 def check_fork(tx: Connection, old: LockedTask, from_step: str, latest: NewestVersion) -> None:
     """Raise `RefusedError` where a fork on the newest version would be refused; needs no lock."""
     new, graph = _new_fork(tx, old, {}, latest), latest.graph
-    check_version(tx, old, new, rerun=graph.downstream(graph.index_of[from_step]))
+    choose(tx, old, new, graph.downstream(graph.index_of[from_step]))
 
 
 def _new_fork(
@@ -164,9 +170,14 @@ def _successor(old: LockedTask, version: NewestVersion, **source: str) -> TaskRo
     return task
 
 
-def _emit_created(new: LockedTask, source: dict[str, Json]) -> None:
+def _emit_created(
+    new: LockedTask, source: dict[str, Json], asked_again: Mapping[str, Sequence[str]]
+) -> None:
     task = new.task
     data = {"workflow": new.graph.name, "version": task.workflow_version, **source}
+    if asked_again:
+        # Questions say for which changes they are asked again (`lineage.asked_again`).
+        data["asked_again"] = {name: list(changes) for name, changes in asked_again.items()}
     if task.parent_task_id is not None:
         data["parent"] = task.parent_task_id
     new.emit("task.created", None, data)

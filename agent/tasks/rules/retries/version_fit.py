@@ -1,4 +1,4 @@
-"""Whether the steps that a continued task keeps fit another version of its workflow.
+"""Whether the steps that a continued task keeps fit another version of its workflow, and which answers cover what it runs.
 
 A retry or a fork on the newest version keeps the steps that succeeded, as on the same version. A kept step must be
 in that version as it was: otherwise the new definition would have given another output. It is never
@@ -8,13 +8,19 @@ A step that has acted and did not succeed runs again under its own name and kind
 record. Its next request is compared with the recorded one (`agent.steps.attempt.recorded_calls.replay`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 from agent.core.ids import canonical_json
+from agent.steps.spec.child_workflows import workflows_of
 from agent.steps.types.outcome import Json
+from agent.store.db.database import Connection
+from agent.store.engine import workflow_versions
 from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph, Step
+from agent.workflows.step_code import changed_code
 
 _COMPARED: Final = {
     "kind": "kind",
@@ -25,14 +31,100 @@ _COMPARED: Final = {
     "set_state": "set_state",
 }
 """Properties that must be equal besides the configuration, by the key that people write."""
+_COMPARED_TO_RUN: Final = {**_COMPARED, "executor": "executor", "approval": "approval"}
+"""The same for a step that is to run."""
+_ONLY_WAIT: Final = frozenset({"approval", "input", "wait"})
 _MOST_SHOWN: Final = 60
 
+Changes = Callable[[int, int], Mapping[int, str]]
+"""Returns, for a version and a time of an answer, the steps that the answer may not cover any more; each with how it differs."""
 
-def differences(old: Step, new: Step) -> list[str]:
+
+def changes_to(
+    tx: Connection, name: str, version: int, graph: Graph, *, is_about_to_run: bool
+) -> Changes:
+    """Return what compares earlier versions of a workflow with one, by the steps that can act.
+
+    A step whose output leads to one that can act counts as well. For a task that is about to run, the code is
+    compared as it is now, and children as they would be started now.
+    """
+
+    @cache
+    def changed_since(earlier: int) -> dict[int, list[str]]:
+        text, text_hash, _ = workflow_versions.graph_text(tx, name, earlier)
+        before = graph if earlier == version else Graph.stored(text, text_hash)
+        code = workflow_versions.code_of(tx, name, earlier)
+        with_other_code = set(_other_code(code, workflow_versions.code_of(tx, name, version)))
+        if is_about_to_run:
+            _, _, path = workflow_versions.graph_text(tx, name, version)
+            with_other_code |= set(changed_code(code, graph, path))
+        return {
+            index: list(_step_changes(before, step, with_other_code))
+            for index, step in enumerate(graph.steps)
+            if step.kind not in _ONLY_WAIT
+        }
+
+    def changes(earlier: int, answered_at: int) -> dict[int, str]:
+        found = {}
+        for index, why in changed_since(earlier).items():
+            step = graph.steps[index]
+            if is_about_to_run:
+                why = [*why, *_newer_children(tx, step, answered_at, {name})]
+            if why and any(_can_act(graph.steps[later]) for later in graph.downstream(index)):
+                found[index] = f"step {step.name}: {'; '.join(why)}"
+        return found
+
+    return changes
+
+
+def _step_changes(before: Graph, step: Step, with_other_code: Collection[str]) -> Iterator[str]:
+    if step.name not in before.index_of:
+        yield "it is new"
+        return
+    yield from differences(before.steps[before.index_of[step.name]], step, _COMPARED_TO_RUN)
+    if step.name in with_other_code:
+        yield "its code has changed"
+
+
+def _other_code(code: str | None, other: str | None) -> list[str]:
+    """Return the steps whose recorded code differs; none where one of the two is not known."""
+    if code is None or other is None:
+        return []
+    one, two = json.loads(code), json.loads(other)
+    return [name for name in one.keys() | two.keys() if one.get(name) != two.get(name)]
+
+
+def _can_act(step: Step) -> bool:
+    if step.kind == "http":
+        return not {"get", "head"} & step.config.keys()
+    if step.kind == "shell":
+        return step.config.get("effect") != "none"
+    return step.kind not in _ONLY_WAIT | {"llm"}
+
+
+def _newer_children(tx: Connection, step: Step, since: int, seen: set[str]) -> Iterator[str]:
+    """Say which workflows that a step may start have changed since an answer, at any depth."""
+    names = [step.config.get("name")] if step.kind == "workflow" else workflows_of(step.config)
+    for name in names:
+        if not isinstance(name, str) or name in seen:
+            continue
+        newest = workflow_versions.newest_at(tx, name)
+        if newest is None:
+            continue
+        seen.add(name)
+        graph = Graph.stored(newest.graph, newest.hash)
+        code = workflow_versions.code_of(tx, name, newest.number)
+        if newest.created_at > since or changed_code(code, graph, newest.path):
+            yield f"the workflow {name} has changed"
+        for below in graph.steps:
+            yield from _newer_children(tx, below, since, seen)
+
+
+def differences(old: Step, new: Step, compared: Mapping[str, str] = _COMPARED) -> list[str]:
     """Return how a step that was kept differs in another version; empty where it fits."""
     changes = [
         f"{key}: {_shown(getattr(old, name))} is now {_shown(getattr(new, name))}"
-        for name, key in _COMPARED.items()
+        for name, key in compared.items()
         if getattr(old, name) != getattr(new, name)
     ]
     if old.kind == new.kind:
