@@ -2,7 +2,8 @@
 
 The cursor moves when the channel has accepted a notification, so a kill repeats at most the last one.
 A failed notification holds back those behind it until it is accepted or rejected for good. On
-PostgreSQL, where several processes may run the same channel, the one that holds its lease delivers.
+PostgreSQL, where several processes may run the same channel, the one that holds its lease delivers; the
+lease of one that has died is free at once.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from agent.core.redaction import everywhere
 from agent.store.channels import cursors as store
 from agent.store.channels.cursors import LogPosition
 from agent.store.db.database import Connection, Database, StoreError
+from agent.tasks.rescue.failure_detector import has_ended
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +58,15 @@ def delay_seconds(failures: int, retry_after: float | None, fraction: float) -> 
 class DeliveryLoop:
     """Delivers the notifications of one channel and runs its receive loop."""
 
-    def __init__(self, database: Database, channel: Channel, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        channel: Channel,
+        worker_id: Callable[[], str] = str,
+        clock: Clock | None = None,
+    ) -> None:
+        """`worker_id` is the identity of the process's worker, by which others learn that it has died."""
+        self._worker_id = worker_id
         self._database = database
         self._channel = channel
         self._clock = clock or database.clock
@@ -232,21 +242,29 @@ class DeliveryLoop:
     def _renew_lease(self) -> bool:
         """Take or renew the lease of the channel; on SQLite there is only one process."""
         now = self._clock.now()
-        if self._owned_until - now > LEASE_SECONDS * SECOND / 2:
+        # A worker has its identity only once it runs, and may get another one.
+        is_same = self._owner == (self._worker_id() or self._owner)
+        if is_same and self._owned_until - now > LEASE_SECONDS * SECOND / 2:
             return True
         until = now + int(
             (_FOREVER_SECONDS if self._database.is_sqlite else LEASE_SECONDS) * SECOND
         )
         with self._writer() as tx, tx.transaction():
             store.start(tx, self._channel.name, now)
-            is_ours = self._database.is_sqlite or store.own(
-                tx, self._channel.name, self._owner, until, now
-            )
+            is_ours = self._database.is_sqlite or self._own(tx, now, until)
         if not is_ours:
             # The process that holds the lease moves the cursor.
             self._position = None
         self._owned_until = until if is_ours else 0
         return is_ours
+
+    def _own(self, tx: Connection, now: int, until: int) -> bool:
+        name = self._channel.name
+        # Without a worker, no one learns that this process has died before the lease expires.
+        before, self._owner = self._owner, self._worker_id() or self._owner
+        holder = store.owner_of(tx, name)
+        is_free = holder is not None and (holder == before or has_ended(tx, holder))
+        return store.own(tx, name, self._owner, until, now, holder if is_free else None)
 
     def _release(self) -> None:
         try:

@@ -114,8 +114,13 @@ class Channels:
         database: Database,
         link_of: LinkOf | None = None,
         check_watcher: CheckWatcher | None = None,
+        worker_id: Callable[[], str] = str,
     ) -> None:
-        """Set up the channels; `link_of` answers `/open`, and `check_watcher` `/watchers check`."""
+        """Set up the channels; `link_of` answers `/open`, and `check_watcher` `/watchers check`.
+
+        `worker_id` is the identity under which deliveries are leased.
+        """
+        self._worker_id = worker_id
         self._settings = settings
         self._check_watcher = check_watcher
         self._link_of = link_of
@@ -211,7 +216,7 @@ class Channels:
 
     async def _run_channel(self, channel: Channel) -> NoReturn:
         """Deliver and receive until cancelled."""
-        loop = DeliveryLoop(self._database, channel)
+        loop = DeliveryLoop(self._database, channel, self._worker_id)
         self._loops.append(loop)
         log.info("channel.opened", channel=channel.name)
         try:

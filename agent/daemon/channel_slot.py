@@ -1,5 +1,6 @@
 """The channels of a daemon, which a reload of the settings replaces."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,14 @@ class ChannelSlot:
     event_types: Final = frozenset(NOTIFIED_EVENTS)
 
     def __init__(
-        self, settings: Settings, database: Database, server_url: str | None = None
+        self,
+        settings: Settings,
+        database: Database,
+        worker_id: Callable[[], str],
+        server_url: str | None = None,
     ) -> None:
         """Open the channels; `server_url` is where the dashboard is served, if it is."""
+        self._worker_id = worker_id
         self._database = database
         self._server_url = server_url
         self._channels = self._open(settings)
@@ -69,4 +75,4 @@ class ChannelSlot:
             link_of = chat_links(settings, self._server_url)
         limits, clock = bootstrap.limits_of(settings), self._database.clock
         check = partial(check_watcher, self._database, clock, limits)
-        return Channels(settings, self._database, link_of, check)
+        return Channels(settings, self._database, link_of, check, self._worker_id)

@@ -78,7 +78,9 @@ async def serve(
     worker = bootstrap.build_worker(settings, database)
     server = _open_server(settings, database, worker, first_position) if has_api else None
     url = None if server is None else server.url
-    channels = ChannelSlot(settings, database, url) if has_channels else None
+    channels = None
+    if has_channels:
+        channels = ChannelSlot(settings, database, lambda: worker.worker_id, url)
     daemon = Daemon(settings, database, worker, tail, server, channels)
     if configuration is not None:
         daemon.enable_reload(configuration, is_described=has_api)

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent.store.db.database import Database
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.support.engine import eventually
+from tests.support.webhook_receiver import SECRET, receiving
 from tests.upgrade.revisions import set_revision
 
 QUICK = """\
@@ -59,6 +61,29 @@ def test_a_database_of_a_newer_agent(pg: Cli, empty_postgres_url: str) -> None:
     set_revision(Database(empty_postgres_url), "9999")
     for command in (["tasks"], ["up"], ["worker"], ["db", "upgrade"], ["db", "prune"]):
         assert "newer than this version" in pg(*command, code=5).err
+
+
+@pytest.mark.process
+def test_the_first_notice_after_a_kill_comes_at_once(pg: Cli) -> None:
+    """The channel's lease belongs to a process that has ended: the next one need not wait for it."""
+    pg.write("ask.yaml", "name: ask\nsteps: {ask: {approval: {message: Go on?}}}")
+    with receiving() as receiver:
+        pg.environment |= {
+            "AGENT_CHANNELS__WEBHOOK__URL": receiver.url,
+            "AGENT_CHANNELS__WEBHOOK__SECRET": "env:HOOK",
+            "AGENT_SERVER__ENABLED": "false",
+            "HOOK": SECRET,
+        }
+        with pg.daemon() as first:
+            pg("run", "ask.yaml")
+            eventually(lambda: len(receiver.taken) == 1)
+            first.kill()
+            first.wait()
+        with pg.daemon():
+            started = time.monotonic()
+            pg("run", "ask.yaml")
+            eventually(lambda: len(receiver.taken) == 2)
+            assert time.monotonic() - started < 5.0
 
 
 @pytest.mark.process

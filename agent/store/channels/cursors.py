@@ -131,13 +131,27 @@ def set_trouble(tx: Connection, channel: str, trouble: str | None, now: int) -> 
     )
 
 
-def own(tx: Connection, channel: str, owner: str, until: int, now: int) -> bool:
-    """Take or renew the lease to deliver; False while another process has it."""
+def owner_of(connection: Connection, channel: str) -> str | None:
+    """Return who has the lease to deliver, or had it last."""
+    rows = connection.query(
+        "SELECT owner FROM channel_cursors WHERE channel = :channel", channel=channel
+    )
+    return None if not rows or rows[0][0] is None else str(rows[0][0])
+
+
+def own(
+    tx: Connection, channel: str, owner: str, until: int, now: int, ended: str | None = None
+) -> bool:
+    """Take or renew the lease to deliver; False while another process has it.
+
+    `ended` is an owner that delivers no more.
+    """
     changed = tx.execute(
         "UPDATE channel_cursors SET owner = :owner, owned_until = :until"
-        " WHERE channel = :channel AND (owner = :owner OR owned_until < :now)",
+        " WHERE channel = :channel AND (owner IN (:owner, :ended) OR owned_until < :now)",
         channel=channel,
         owner=owner,
+        ended=ended or owner,
         until=until,
         now=now,
     )
