@@ -65,7 +65,8 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
-    return parser.enable(["table", "strikethrough"])
+    # The definition of a link's target would not be shown, and a stranger could hide text in it.
+    return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
 def _blocks(node: "SyntaxTreeNode", depth: int) -> Iterator[Block]:

@@ -15,10 +15,37 @@ from tests.support.sample_dashboard import CHOICE, PAY_INVOICE, TRIP, question_o
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
 
+TRANSFER = """\
+name: transfer
+steps:
+  pay:
+    approval:
+      message: |
+        Pay invoice 4711?
+        Amount: **249.50 EUR**
+        Due: tomorrow
+
+        - checked
+    http:
+      post: http://127.0.0.1:9/accounts/4711/transfers
+      headers: {Accept: application/json, Idempotency-Key: "{{ task.id }}"}
+      json:
+        amount: 249.5
+        currency: EUR
+        creditor: {name: "Müller & Söhne GmbH", iban: DE02120300000000202051, bic: BYLADEM1001}
+        reference: RE-4711
+"""
+DAYS = """\
+name: count-days
+steps:
+  ask: {input: {message: "How many days?", schema: {type: integer}}}
+output: "{{ steps.ask.output.value }}"
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _workflows(running: Running) -> None:
-    for text in (PAY_INVOICE, TRIP, CHOICE, SIGNALLED):
+    for text in (PAY_INVOICE, TRIP, CHOICE, SIGNALLED, TRANSFER, DAYS):
         running.add_workflow(text)
 
 
@@ -82,6 +109,43 @@ def test_answer_by_schema(browser: Browser, running: Running, client: httpx.Clie
         expect(page.locator(".notice.done")).to_contain_text("Answered")
     output = running.wait_for_task(client, task_id, "succeeded")["output"]
     assert output == {"city": "Görlitz", "nights": 3, "room": "double", "breakfast": True}
+
+
+def test_an_ordinary_payment_is_shown_in_full(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """The text keeps its lines and its looks, and what will be done needs no press to be read."""
+    _, question = _ask(client, "transfer")
+    with viewing(browser, running) as viewer:
+        card = viewer.open("/").locator(f'[data-question="{question}"]')
+        expect(card.get_by_role("heading")).to_have_text("Pay invoice 4711?")
+        expect(card.locator(".formatted strong")).to_have_text("249.50 EUR")
+        lines = card.locator(".formatted").inner_text().splitlines()
+        assert [line for line in lines if line] == [
+            "Amount: 249.50 EUR",
+            "Due: tomorrow",
+            "• checked",
+        ]
+        expect(card.get_by_text("DE02120300000000202051")).to_be_visible()
+
+
+def test_a_number_is_asked_for_in_a_number_field(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """A phone shows its digits, a wrong number is explained, and the answer is a number."""
+    task_id, _ = _ask(client, "count-days")
+    with viewing(browser, running, has_refusals=True) as viewer:
+        page = viewer.open("/")
+        answer = page.get_by_label("Your answer")
+        expect(answer).to_have_attribute("inputmode", "numeric")
+        answer.fill("2,5")
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator("#problem")).to_contain_text("not a whole number")
+        expect(answer).to_have_value("2,5")
+        answer.fill("1.000")
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator(".notice.done")).to_contain_text("Answered")
+    assert running.wait_for_task(client, task_id, "succeeded")["output"] == 1000
 
 
 def test_choose_deny_and_defer(browser: Browser, running: Running, client: httpx.Client) -> None:
@@ -258,6 +322,7 @@ def test_a_task_can_be_printed(browser: Browser, running: Running, client: httpx
         page = viewer.open(f"/tasks/{task_id}")
         folded = page.get_by_text("--amount").first
         expect(page.locator("button:visible").first).to_be_visible()
+        page.get_by_text("Exactly what will be done").click()
         expect(folded).to_be_hidden()
         page.emulate_media(media="print")
         expect(page.locator("h1")).to_be_visible()

@@ -90,6 +90,23 @@ def members_of(schema: Json, *, is_input: bool = False) -> list[Member]:
     return plain if len(plain) == len(members) <= _MAX_MEMBERS else []
 
 
+def answer_members(schema: Json) -> list[Member]:
+    """Return the fields of an answer: of an object's members, or one without a name for a number or a choice."""
+    if members := members_of(schema):
+        return members
+    is_one = isinstance(schema, dict) and (
+        "enum" in schema or schema.get("type") in ("integer", "number", "boolean")
+    )
+    member = _member("", schema, is_required=True, is_input=False) if is_one else None
+    return [] if member is None else [replace(member, label=member.label or "Your answer")]
+
+
+def read_answer_members(schema: Json, form: Mapping[str, str]) -> Json:
+    """Return the answer in the fields of `answer_members`; an empty text if there is none."""
+    value = read(answer_members(schema), form)
+    return value if schema.get("type") == "object" else value.get("", "")
+
+
 def read(members: list[Member], form: Mapping[str, str]) -> dict[str, Json]:
     """Return the object in a form, without the members that are left out."""
     value: dict[str, Json] = {}

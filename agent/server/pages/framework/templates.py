@@ -1,6 +1,7 @@
 """The templates of pages: everything is escaped, and nothing that is shown can hide characters."""
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cache
@@ -11,11 +12,13 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from agent.channels.messages.document import Block, Span, parse
 from agent.core.escape import harmless, harmless_json
 from agent.server.pages.framework import assets
 from agent.server.pages.framework.page_words import for_pages
 
 _DIRECTORY: Final = Path(__file__).parents[1] / "templates"
+_TAGS: Final = {"bold": "strong", "italic": "em", "strike": "s", "code": "code"}
 _MOST_SHOWN: Final = 8_000
 """Characters of one value that a page shows."""
 
@@ -51,6 +54,7 @@ def environment() -> Environment:
         sentence=sentence,
         with_code=with_code,
         breakable=breakable,
+        headed=headed,
     )
     jinja.globals.update(asset=assets.url_of, seconds_between=seconds_between)
     return jinja
@@ -128,6 +132,31 @@ def with_code(text: str) -> Markup:
         Markup("<code>{}</code>").format(part) if place % 2 else part
         for place, part in enumerate(parts)
     )
+
+
+def headed(message: str) -> tuple[Markup, Markup]:
+    """Return the first line of a question's text and the rest, both formatted as Markdown."""
+    first, _, rest = message.strip().partition("\n")
+    head = (_spans(block.spans) for block in parse(first))
+    body = Markup("").join(map(_block, parse(rest)))
+    return Markup(" ").join(head), body
+
+
+def _block(block: Block) -> Markup:
+    tag = {"code": "pre", "quote": "blockquote"}.get(block.kind, "p")
+    is_item = ' class="tight"' if block.is_tight else ""
+    return Markup(f"<{tag}{is_item}>{{}}</{tag}>").format(_spans(block.spans))  # noqa: S704
+
+
+def _spans(spans: Iterable[Span]) -> Markup:
+    return Markup("").join(map(_span, spans))
+
+
+def _span(span: Span) -> Markup:
+    text = escape(span.text)
+    for style in sorted(span.styles):
+        text = Markup(f"<{_TAGS[style]}>{{}}</{_TAGS[style]}>").format(text)  # noqa: S704
+    return text if span.url is None else Markup('<a href="{}">{}</a>').format(span.url, text)
 
 
 def breakable(name: str) -> Markup:

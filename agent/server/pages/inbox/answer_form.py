@@ -5,7 +5,7 @@ from typing import Any
 
 from agent.approvals.answering import InvalidAnswerError
 from agent.channels.chat.message_texts import cut
-from agent.server.pages.forms.schema_form import members_of, read, read_number
+from agent.server.pages.forms.schema_form import answer_members, read_answer_members, read_number
 from agent.server.pages.inbox.answer_page import editable_text, editable_values, is_edited_as_json
 from agent.steps.spec.questions import VERDICTS, read_answer
 from agent.steps.types.outcome import Json
@@ -34,8 +34,8 @@ def answer_in(approval: dict[str, Json], form: Form) -> dict[str, Any]:
 
 def _value(approval: dict[str, Json], form: Form) -> Json:
     choices = approval["choices"]
-    if not choices and (members := members_of(approval["schema"])) and "value" not in form:
-        return read(members, form)
+    if not choices and answer_members(approval["schema"]) and "value" not in form:
+        return read_answer_members(approval["schema"], form)
     if not choices:
         return read_answer(form.get("value", ""), None, approval["schema"])
     number = form.get("choice", "")

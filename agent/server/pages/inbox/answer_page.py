@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from agent.channels.chat import message_texts
 from agent.core.escape import harmless, harmless_json
-from agent.server.pages.forms.schema_form import members_of
+from agent.server.pages.forms.schema_form import answer_members
 from agent.server.pages.framework import security_policy, templates
 from agent.steps.types.outcome import Json
 
@@ -43,7 +43,7 @@ def page(
     typed = typed or {}
     template, style = _parts()
     is_open = approval is not None and approval["status"] == "pending"
-    members = members_of(approval["schema"]) if approval is not None else []
+    members = answer_members(approval["schema"]) if approval is not None else []
     text = template.render(
         title=title or ("A question" if is_open else "Answered"),
         style=Markup(style),  # noqa: S704  (our own file)
@@ -108,7 +108,7 @@ def shown(approval: dict[str, Json]) -> list[tuple[str, str]]:
     if approval["kind"] in ("approval", "input"):
         # There is only the message, and perhaps a schema for the answer.
         schema = approval["schema"]
-        is_shown = schema is not None and not members_of(schema)
+        is_shown = schema is not None and not answer_members(schema)
         return [("schema of the answer", text_of(schema))] if is_shown else []
     labels = _CHANGED if approval["kind"] == "unknown" and "now" in request else {}
     return [(labels.get(name, name), text_of(value)) for name, value in request.items()]

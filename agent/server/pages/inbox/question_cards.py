@@ -12,7 +12,7 @@ from agent.approvals import approval_documents, permission
 from agent.approvals.permission import Principal
 from agent.core.escape import harmless_json
 from agent.server.access.sessions import CHANNEL
-from agent.server.pages.forms.schema_form import Member, members_of
+from agent.server.pages.forms.schema_form import Member, answer_members
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.inbox.answer_page import edit_fields, shown, text_of
 from agent.steps.attempt import approval_gate
@@ -24,8 +24,8 @@ _SEARCHED: Final = 500
 """Decisions among which the last one of the same step is looked for."""
 _MAX_DIFFED: Final = 20_000
 """Characters of a request: of a longer one no difference is made."""
-_OPEN_LINES: Final = 12
-"""A request of more lines is folded, so that the buttons fit a phone's first screen."""
+_OPEN_LINES: Final = 30
+"""A request of more lines is folded: it would push its buttons away."""
 _CONTEXT: Final = 1
 DEFERRALS: Final = {"3600": "1 hour", "14400": "4 hours", "86400": "1 day", "604800": "1 week"}
 
@@ -46,7 +46,8 @@ class Card:
     document: dict[str, Json]
     request: list[tuple[str, str]]
     """The action, part by part."""
-    is_short: bool
+    line_count: int
+    """How many lines of a phone the request takes, about."""
     diff: list[DiffLine] | None
     """Against the last approved request of the same step; empty: the same. None: there is none."""
     choices: list[str]
@@ -57,6 +58,11 @@ class Card:
     may_answer: bool
     is_deferred: bool
     typed: dict[str, str]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the request is open from the start."""
+        return self.line_count <= _OPEN_LINES
 
 
 def cards(
@@ -81,10 +87,10 @@ def _card(
     return Card(
         document=document,
         request=parts,
-        is_short=sum(text.count("\n") + 1 + len(text) // 60 for _, text in parts) <= _OPEN_LINES,
+        line_count=sum(text.count("\n") + 1 + len(text) // 60 for _, text in parts),
         diff=None if before is None else list(difference(before, _config(document))),
         choices=[text_of(choice) for choice in document["choices"] or []],
-        members=members_of(document["schema"]),
+        members=answer_members(document["schema"]),
         fields=edit_fields(document, typed),
         has_gate=_config(document) is not None,
         may_answer=_may_answer(request, document["who"]),

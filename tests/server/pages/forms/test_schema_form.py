@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from agent.approvals.answering import InvalidAnswerError
-from agent.server.pages.forms.schema_form import members_of, read, read_number
+from agent.server.pages.forms.schema_form import (
+    answer_members,
+    members_of,
+    read,
+    read_answer_members,
+    read_number,
+)
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -53,6 +59,27 @@ def test_every_flat_member_is_read_by_its_type() -> None:
     assert read(members, {}) == {}
     assert read(members, dict.fromkeys(form, "")) == {"text": ""}
     assert read(members, {"value:text": "", "without:text": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "integer"}, "7", 7),
+        ({"type": "number"}, "6,5", 6.5),
+        ({"type": "boolean"}, "no", False),
+        ({"enum": ["small", 2]}, "2", 2),
+        (_object(count={"type": "integer"}), None, {}),
+    ],
+)
+def test_answers_that_are_one_value(schema: Any, text: str | None, value: Any) -> None:
+    """They get one field; a text and a list are typed at length."""
+    form = {} if text is None else {"value:": text}
+    assert read_answer_members(schema, form) == value
+    assert [answer_members(each) for each in ({"type": "string"}, {"type": "array"}, None)] == [
+        [],
+        [],
+        [],
+    ]
 
 
 def test_values_are_shown_as_their_fields_write_them() -> None:

@@ -8,6 +8,7 @@ from agent.server.pages.framework.templates import (
     breakable,
     dollars,
     duration,
+    headed,
     one_line,
     sentence,
     tool_answer,
@@ -74,3 +75,24 @@ def test_a_message_becomes_a_sentence() -> None:
     """It begins with a capital letter and ends with one mark."""
     assert sentence("the budget is used up") == "The budget is used up."
     assert [sentence(text) for text in ("Why?", "")] == ["Why?", ""]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Pay <b>?", ("Pay &lt;b&gt;?", "")),
+        ("Pay?\nnow\nor never", ("Pay?", "<p>now\nor never</p>")),
+        ("a\n1. b\n2. `c`", ("a", '<p>1. b</p><p class="tight">2. <code>c</code></p>')),
+        # What a stranger writes can neither hide nor pretend to be another address.
+        ("a\n[b]: c", ("a", "<p>[b]: c</p>")),
+        ("a\n[b](javascript:c)", ("a", "<p>[b](javascript:c)</p>")),
+        (
+            "[bank.example](https://evil.example)",
+            ('bank.example (<a href="https://evil.example">https://evil.example</a>)', ""),
+        ),
+        ('a\n<img src="x">\u202e', ("a", "<p>&lt;img src=&#34;x&#34;&gt;\\u202e</p>")),
+    ],
+)
+def test_the_text_of_a_question_is_formatted(message: str, shown: tuple[str, str]) -> None:
+    """Its first line is a heading, its lines stay, and all of it is shown."""
+    assert headed(message) == shown
