@@ -6,7 +6,11 @@ from agent.cli.parameters import Argument, Option
 
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document instead of text.")]
 TaskArgument = Annotated[
-    str, Argument(metavar="TASK", help="A task's id, or the unique start or end of one.")
+    str,
+    Argument(
+        metavar="TASK",
+        help="A task's id, or the unique start or end of one; or `last`, `last:WORKFLOW`.",
+    ),
 ]
 LimitOption = Annotated[
     int, Option("--limit", "-n", min=1, max=10_000, help="The maximum number to list.")

@@ -1,4 +1,4 @@
-"""How fast a command feels: it loads what it needs, counted in modules, which no busy machine changes.
+"""How fast a command feels: it loads no heavy library that it does not need.
 
 `python -m bench --only cli` measures the processor time that follows from it.
 """
@@ -21,8 +21,7 @@ try:
     main()
 except SystemExit as end:
     code = end.code or 0
-names = sorted(sys.modules)
-print(json.dumps([code, len(names), sorted({name.split(".")[0] for name in names})]), file=sys.stderr)
+print(json.dumps([code, sorted({name.split(".")[0] for name in sys.modules})]), file=sys.stderr)
 """
 HEAVY = {
     "alembic", "anthropic", "apscheduler", "asyncio", "click", "email", "fastapi", "httpx", "jinja2",
@@ -38,8 +37,8 @@ steps:
 """
 
 
-def loaded(cli: Cli, *arguments: str) -> tuple[int, set[str]]:
-    """Return how many modules a command loads in a new process, and the packages among them."""
+def loaded(cli: Cli, *arguments: str) -> set[str]:
+    """Return the packages that a command loads in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", LOADED, *arguments],
         cwd=cli.directory,
@@ -48,9 +47,9 @@ def loaded(cli: Cli, *arguments: str) -> tuple[int, set[str]]:
         text=True,
         check=True,
     )
-    code, count, packages = json.loads(done.stderr.splitlines()[-1])
+    code, packages = json.loads(done.stderr.splitlines()[-1])
     assert code == 0, done.stderr
-    return count, set(packages)
+    return set(packages)
 
 
 @pytest.fixture
@@ -65,38 +64,35 @@ def task(cli: Cli) -> str:
 @pytest.mark.parametrize("arguments", [["--help"], ["version"], ["--version"]])
 def test_what_is_about_the_program_itself_loads_no_library(cli: Cli, arguments: list[str]) -> None:
     """Help and version need nothing of the engine."""
-    count, packages = loaded(cli, *arguments)
+    packages = loaded(cli, *arguments)
     assert not packages & (HEAVY | {"pysqlite3", "sqlite3"})
-    assert count <= 100
 
 
 @pytest.mark.parametrize(
-    ("arguments", "most"),
+    "arguments",
     [
-        (["tasks"], 170),
-        (["tasks", "--limit", "5"], 170),
-        (["show", "TASK"], 205),
-        (["approvals"], 175),
-        (["pause", "TASK"], 202),
-        (["run", "--detach", "flow.yaml"], 225),
+        ["tasks"],
+        ["tasks", "--limit", "5"],
+        ["show", "TASK"],
+        ["approvals"],
+        ["pause", "TASK"],
+        ["run", "--detach", "flow.yaml"],
     ],
 )
 def test_everyday_commands_need_the_driver_and_little_else(
-    cli: Cli, task: str, arguments: list[str], most: int
+    cli: Cli, task: str, arguments: list[str]
 ) -> None:
     """On SQLite: no SQLAlchemy, no structlog, no pydantic, no typer, no event loop, no templates."""
-    count, packages = loaded(cli, *(task if word == "TASK" else word for word in arguments))
+    packages = loaded(cli, *(task if word == "TASK" else word for word in arguments))
     assert not packages & HEAVY
-    assert count <= most
 
 
 def test_a_file_whose_comments_changed_is_compiled_once(cli: Cli, task: str) -> None:
     """It has the graph that is recorded: the next start needs no compiler, as with an unchanged file."""
     cli.write("flow.yaml", f"{FLOW}# {task}\n")
-    compiling, _ = loaded(cli, "run", "--detach", "flow.yaml")
-    count, packages = loaded(cli, "run", "--detach", "flow.yaml")
+    assert "ruamel" in loaded(cli, "run", "--detach", "flow.yaml")
+    packages = loaded(cli, "run", "--detach", "flow.yaml")
     assert not packages & HEAVY
-    assert count <= 225 < compiling
 
 
 def test_on_postgresql_the_same_command_adds_the_driver(
@@ -105,7 +101,7 @@ def test_on_postgresql_the_same_command_adds_the_driver(
     """With PostgreSQL psycopg comes on top, and what psycopg itself loads."""
     cli = Cli(tmp_path, AGENT_DATABASE__URL=empty_postgres_url)
     cli("db", "upgrade")
-    _, packages = loaded(cli, "tasks")
+    packages = loaded(cli, "tasks")
     assert "psycopg" in packages
     assert not packages & (HEAVY - {"psycopg", "asyncio", "email", "ssl", "tomllib"})
 
@@ -114,12 +110,10 @@ def test_validate_loads_the_compiler_and_no_engine(cli: Cli) -> None:
     """Right files are checked without a database, a log or pydantic; unchanged ones without the compiler."""
     cli.write("config.toml", "[engine]\nslots = 7\n")
     cli.write("flow.yaml", FLOW)
-    count, packages = loaded(cli, "validate", "flow.yaml")
+    packages = loaded(cli, "validate", "flow.yaml")
     assert not packages & (HEAVY | {"dataclasses", "inspect", "pysqlite3", "sqlite3"}) - {
         "ruamel",
         "tomllib",
     }
-    assert count <= 230
-    count, packages = loaded(cli, "validate", "flow.yaml")
+    packages = loaded(cli, "validate", "flow.yaml")
     assert not packages & (HEAVY | {"pysqlite3", "sqlite3"})
-    assert count <= 130

@@ -337,7 +337,7 @@ class CommandHandler:
             return self._find_task(connection, command)
 
     def _find_task(self, connection: Connection, command: Command) -> str:
-        return task_documents.find_task(connection, str(command.subject))
+        return task_documents.find_named_task(connection, str(command.subject))
 
 
 def _answers_origin(graph: Graph) -> bool:

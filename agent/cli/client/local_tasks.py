@@ -68,7 +68,7 @@ class LocalTasks:
             self._reader.close()
 
     def find_task(self, text: str) -> str:
-        return task_documents.find_task(self._reader, text)
+        return task_documents.find_named_task(self._reader, text)
 
     def tasks(self, wanted: "TaskFilter", limit: int, before: str | None) -> Document:
         with self._reader.snapshot():

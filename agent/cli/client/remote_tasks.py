@@ -35,7 +35,14 @@ class RemoteTasks:
         self._http.close()
 
     def find_task(self, text: str) -> str:
-        return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
+        workflow = task_documents.newest_of(text)
+        if workflow is None:
+            return task_documents.find_one(text, "task", lambda part: self._ids("tasks", id=part))
+        newest = self._http.get("tasks", workflow=workflow or None, limit=_TASKS_PAGE)["tasks"]
+        for task in newest:
+            if task["parent"] is None:
+                return str(task["id"])
+        raise task_documents.no_task_yet(workflow)
 
     def tasks(self, wanted: "TaskFilter", limit: int, before: str | None) -> Document:
         query = {

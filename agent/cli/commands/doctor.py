@@ -44,7 +44,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check configuration, workflows, database and agent."""
-    from agent.cli.commands.doctor_checks.deep_check import DeepCheck, instant_of
+    from agent.cli.commands.doctor_checks.deep_check import DeepCheck
+    from agent.cli.commands.tasks import instant_of
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
 

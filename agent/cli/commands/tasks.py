@@ -45,7 +45,7 @@ def tasks(
         Option(
             "--since",
             metavar="TIME",
-            help="Only tasks created since then: how long ago (2h, 7d), or a date or time.",
+            help="Only tasks created since then: how long ago (2h, 2 days), yesterday, or a date or time.",
         ),
     ] = None,
     search: Annotated[
@@ -80,7 +80,7 @@ def tasks(
             tuple(chosen),
             workflow,
             None if trigger is None else client.find_trigger(trigger, None),
-            _instant(since),
+            instant_of(since),
             search=_searched(search),
         )
         page = client.tasks(wanted, limit, None if before is None else client.find_task(before))
@@ -129,7 +129,8 @@ def _check_states(statuses: list[str], activities: list[str]) -> None:
             raise CommandError(f"there is no activity {activity!r}: use {known}")
 
 
-def _instant(since: str | None) -> int | None:
+def instant_of(since: str | None) -> int | None:
+    """Return the instant that `--since` names."""
     from agent.cli.errors import CommandError
     from agent.core.clock import Clock
     from agent.tasks.read_models.task_list import parse_since

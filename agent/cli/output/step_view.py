@@ -129,6 +129,8 @@ class _StepView:
             print_line(f"  call {transcript.headline(call)}", style)
             if call["model"]:
                 print_line(f"    {transcript.origin(call)}")
+            else:
+                print_line(f"    idempotency key {call['idempotency_key']}", "dim")
             for line in transcript.request_lines(call) + transcript.response_lines(call):
                 print_line(_indented(self._clip(line), "    "))
 

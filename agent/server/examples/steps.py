@@ -52,6 +52,7 @@ TRANSCRIPT: Final[dict[str, Any]] = {
             "latency_ms": 2310,
             "stop_reason": "end",
             "request_id": "req_1",
+            "idempotency_key": "5d8a0f1b9c3e47a2",
         }
     ],
     "usage": {"turns": 1, "tools": 0, "tokens_in": 412, "tokens_out": 61, "usd": 0.002151},

@@ -28,6 +28,9 @@ class CallDocument(ResponseDocument):
     latency_ms: int | None
     stop_reason: str | None
     request_id: str | None
+    idempotency_key: str = Field(
+        description="names the call to the remote: the header `Idempotency-Key`, or `ctx.idempotency_key`"
+    )
 
 
 class CallList(ResponseDocument):

@@ -109,6 +109,16 @@ def open_family(connection: Connection, task_id: str) -> list[Found]:
     return named((*names, *step_names), rows)
 
 
+def newest_task(connection: Connection, workflow: str) -> str | None:
+    """Return the newest task of a workflow, or of all if it is empty; children are left out."""
+    rows = connection.query(
+        "SELECT id FROM tasks WHERE parent_task_id IS NULL"
+        f"{' AND workflow_name = :workflow' if workflow else ''} ORDER BY id DESC LIMIT 1",
+        **({"workflow": workflow} if workflow else {}),
+    )
+    return str(rows[0][0]) if rows else None
+
+
 def tasks_like(connection: Connection, text: str) -> list[str]:
     """Return a few tasks whose ids are, begin with, or end with a text."""
     exact = connection.query("SELECT id FROM tasks WHERE id = :text", text=text)
@@ -205,6 +215,7 @@ _CALL_NAMES: Final = (
     "latency_ms",
     "stop_reason",
     "request_id",
+    "remote_key",
 )
 
 

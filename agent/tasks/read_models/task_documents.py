@@ -50,12 +50,38 @@ def find_task(connection: Connection, text: str) -> str:
     return find_one(text, "task", lambda part: views.tasks_like(connection, part))
 
 
+def find_named_task(connection: Connection, text: str) -> str:
+    """Return the task that a person means: by its id, or the newest as `last` or `last:WORKFLOW`.
+
+    A program that may repeat a command must not use this: another task may be the newest by then.
+    """
+    workflow = newest_of(text)
+    if workflow is None:
+        return find_task(connection, text)
+    task_id = views.newest_task(connection, workflow)
+    if task_id is None:
+        raise no_task_yet(workflow)
+    return task_id
+
+
+def newest_of(text: str) -> str | None:
+    """Return the workflow whose newest task a text means, "" for any; None for an id."""
+    word, _, workflow = text.strip().partition(":")
+    return workflow if word.lower() == "last" else None
+
+
+def no_task_yet(workflow: str) -> NotFoundError:
+    """Return the error for `last` where there is no task."""
+    return NotFoundError("there is no task yet" + (f" of {workflow!r}" if workflow else ""))
+
+
 def find_one(text: str, what: str, like: Callable[[str], list[str]]) -> str:
     """Return the one id that matches a text; `like` returns a few that do."""
     text = text.strip().lower()
     if len(text) < MIN_ID_CHARACTERS or not set(text) <= set("0123456789abcdef-"):
         raise NotFoundError(
             f"{text!r} is not a valid {what} id: give at least three characters of one (0-9, a-f)"
+            + (", `last` or `last:WORKFLOW`" if what == "task" else "")
         )
     ids = like(text)
     if not ids:

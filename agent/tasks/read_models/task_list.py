@@ -1,10 +1,12 @@
 """The list of tasks, a page at a time: the same for the command line, the API, chats and pages."""
 
 import json
-from datetime import datetime
+import re
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from agent.core.clock import SECOND, to_iso
+from agent.core.local_zone import local_date
 from agent.core.plain_json import Json
 from agent.store.db.database import Connection
 from agent.store.read import task_list
@@ -23,6 +25,11 @@ SEARCH_SECONDS: Final = 2.0
 """How long one page searches; the next page continues."""
 _SEARCHED_AT_ONCE: Final = 100
 _PREVIEW: Final = 200
+_DAYS: Final = {"today": 0, "yesterday": 1}
+_LONG_UNIT: Final = re.compile(
+    r"([0-9.]+) *(weeks?|days?|hours?|minutes?|mins?|seconds?|secs?) *", re.IGNORECASE
+)
+"""A duration in words, as in `2 days`."""
 
 
 def list_tasks(
@@ -71,25 +78,33 @@ def page(
 
 
 def parse_since(text: str, now: int) -> int:
-    """Return the instant that `2h`, `7d`, `2026-11-01` or `2026-11-01T09:30` stands for.
+    """Return the instant that `2h`, `2 days`, `yesterday`, `2026-11-01` or `2026-11-01T09:30` stands for.
 
     A date or time without a zone is in the zone of this machine. Raises `ValueError` for people.
     """
     text = text.strip()
+    days_ago = _DAYS.get(text.lower())
+    if days_ago is not None:
+        text = (date.fromisoformat(local_date(now)) - timedelta(days=days_ago)).isoformat()
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         try:
-            return now - round(parse_duration(text) * SECOND)
+            return now - round(parse_duration(_in_units(text)) * SECOND)
         except ValueError:
             raise ValueError(
                 f"{text!r} is not a time: write how long ago, such as 2h or 7d, or a date or time, such"
-                " as 2026-11-01 or 2026-11-01T09:30"
+                " as yesterday, 2026-11-01 or 2026-11-01T09:30"
             ) from None
     try:
         return round(moment.astimezone().timestamp() * SECOND)
     except (OverflowError, ValueError, OSError):
         raise ValueError(f"{text!r} is too far from now") from None
+
+
+def _in_units(text: str) -> str:
+    """Write `2 days ago` as a duration."""
+    return _LONG_UNIT.sub(lambda found: found[1] + found[2][0].lower(), text.removesuffix(" ago"))
 
 
 def _search(

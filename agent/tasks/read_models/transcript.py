@@ -94,4 +94,5 @@ def call_document(connection: Connection, row: dict[str, Any]) -> dict[str, Json
         "latency_ms": row["latency_ms"],
         "stop_reason": row["stop_reason"],
         "request_id": row["request_id"],
+        "idempotency_key": row["remote_key"],
     }

@@ -47,6 +47,16 @@ def test_filters_and_search(place: Cli) -> None:
     assert place("tasks", "--since", "0s", "--json").json == []
 
 
+def test_the_newest_task_has_a_name(place: Cli) -> None:
+    """`last` is the newest of all, `last:WORKFLOW` the newest of one; both say when there is none."""
+    newest = place("tasks", "--json").json[0]
+    assert place("show", "last", "--json").json["id"] == newest["id"]
+    (waiting,) = place("tasks", "--workflow", "waits", "--json").json
+    assert place("show", "last:waits", "--json").json["id"] == waiting["id"]
+    assert "no task yet of 'zzz'" in place("show", "last:zzz", code=3).err
+    assert "`last`" in place("show", "newest", code=3).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [

@@ -1,11 +1,13 @@
 """The list of tasks: filters, search, totals, pages, and what each task waits for."""
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from agent.core.clock import SECOND
+from agent.core.local_zone import local_date
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.outcome import Failed, Question, Retry, StepError, Succeeded, Waiting
 from agent.store.read.task_list import TaskFilter
@@ -237,6 +239,8 @@ NOW = 1_800_000_000 * SECOND
     [
         ("2h", NOW - 7200 * SECOND),
         ("1d12h", NOW - 36 * 3600 * SECOND),
+        ("2 days", NOW - 48 * 3600 * SECOND),
+        ("90 minutes ago", NOW - 5400 * SECOND),
         ("2027-01-15T08:00:00Z", 1_800_000_000 * SECOND),
         ("2027-01-15T10:00+02:00", 1_800_000_000 * SECOND),
     ],
@@ -244,6 +248,15 @@ NOW = 1_800_000_000 * SECOND
 def test_since_is_a_duration_or_a_time(text: str, instant: int) -> None:
     """A duration counts back from now."""
     assert task_list.parse_since(text, NOW) == instant
+
+
+def test_since_yesterday_begins_at_midnight() -> None:
+    """The day is one of this machine's zone."""
+    today = date.fromisoformat(local_date(NOW))
+    midnight = task_list.parse_since(today.isoformat(), NOW)
+    assert task_list.parse_since("today", NOW) == midnight
+    day_before = (today - timedelta(days=1)).isoformat()
+    assert task_list.parse_since("Yesterday", NOW) == task_list.parse_since(day_before, NOW)
 
 
 @pytest.mark.parametrize(

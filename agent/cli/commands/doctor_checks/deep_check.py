@@ -5,36 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.cli import invocation
-from agent.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from agent.store.db.database import Connection
 
 DeepResult = tuple[str | None, str | None, str, str]
 """(task, step, state, message)."""
-
-
-def instant_of(text: str | None) -> int | None:
-    """Parse a duration before now, as in `2d`, or an ISO instant, in UTC by default."""
-    from datetime import UTC, datetime
-
-    from agent.core.clock import SECOND, Clock
-    from agent.workflows.durations import parse_duration
-
-    if text is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            return Clock().now() - int(parse_duration(text) * SECOND)
-        except (ValueError, OverflowError):
-            raise CommandError(
-                f"--since {text}: give a duration, as in 2d, or an instant, as in 2026-01-31T08:00"
-            ) from None
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return int(instant.timestamp() * SECOND)
 
 
 @dataclass(slots=True)
