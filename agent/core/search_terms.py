@@ -52,6 +52,14 @@ class MatchWord:
         return word.startswith(self.word) if self.is_prefix else word == self.word
 
 
+def folded(text: str) -> str:
+    """Return a text without case and accents, to look for a part of it."""
+    if text.isascii():
+        return text.lower()
+    letters = unicodedata.normalize("NFD", text.casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
 def index_text(text: str) -> str:
     """Return the terms of a text as words for an index, sorted, each once."""
     return " ".join(sorted({_encoded(term) for term in _terms(text)}))

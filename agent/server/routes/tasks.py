@@ -99,8 +99,8 @@ async def list_tasks(
     search: Annotated[
         str | None,
         Query(
-            description="Only tasks with this text in their input, or in the output or error of a"
-            " step, upper or lower case. A page looks through the newest tasks for two seconds at"
+            description="Only tasks with this text in what lists print of them, in their input, or in"
+            " the output or error of a step, whatever the case and the accents. A page looks through the newest tasks for two seconds at"
             " most, so it may be short and still have a `next`. Values that are stored as artifacts"
             " are not searched.",
             min_length=1,

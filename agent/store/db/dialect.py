@@ -84,6 +84,15 @@ class Sql:
         members = f"jsonb_array_elements(CAST(:{rows_from} AS jsonb))"
         return f"(SELECT {picked} FROM {members} AS v) AS r"
 
+    def beyond_ascii(self, column: str) -> str:
+        """Return a condition: whether a text has characters beyond ASCII."""
+        octets = (
+            f"length(CAST({column} AS BLOB))"
+            if self.name == "sqlite"
+            else f"octet_length({column})"
+        )
+        return f"{octets} <> length({column})"
+
     def ids(self, name: str = "ids") -> str:
         """Return a subselect of the strings in the JSON array bound as `:ids`."""
         if self.name == "sqlite":

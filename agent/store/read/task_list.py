@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from agent.core.ids import first_id_at
 from agent.core.quick_classes.quick_dataclasses import dataclass
+from agent.core.search_terms import folded
 from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
 from agent.store.db.dialect import Sql
@@ -36,6 +37,10 @@ _LISTED: Final = (
     "trigger_id",
     "parent_task_id",
 )
+_TASK_TEXTS: Final = ("t.input", "t.workflow_name", "t.error", "t.pause_reason", "t.trigger_id")
+_STEP_TEXTS: Final = ("s.output", "s.error")
+_MOST_FOLDED: Final = 10_000
+"""Characters of a text that are compared without accents."""
 _SHOWN_INPUT: Final = 4000
 """Characters of an input that a list reads: inputs may be large, and a list has many."""
 _OPEN: Final = "('pending', 'running', 'paused')"
@@ -57,7 +62,7 @@ class TaskFilter:
     part_of_id: str | None = None
     """The beginning or the end of their ids."""
     search: str | None = None
-    """A text in the workflow's name, the input, the task's error, or an output or error of a step."""
+    """A text in what lists print of a task, or in its input, its error, or an output or error of a step."""
 
 
 def ids(
@@ -70,27 +75,59 @@ def ids(
 
 def matches(
     connection: Connection, wanted: TaskFilter, limit: int, before: str | None
-) -> list[tuple[str, bool]]:
-    """Return the newest tasks that a filter selects, each with whether its search finds it."""
-    statement, params = _selection(connection.sql, wanted, before)
+) -> list[tuple[str, bool, bool]]:
+    """Return the newest tasks that a filter selects: (id, whether its search finds it, whether `texts` may).
+
+    A database folds the case of ASCII letters only, and no accents.
+    """
+    sql = connection.sql
+    statement, params = _selection(sql, wanted, before)
     patterns = _patterns(wanted.search or "")
     params |= {f"pattern{number}": pattern for number, pattern in enumerate(patterns)}
 
     def has_text(*columns: str) -> str:
         return " OR ".join(
-            f"{column} {connection.sql.like_any_case} :pattern{number} ESCAPE '\\'"
+            f"{column} {sql.like_any_case} :pattern{number} ESCAPE '\\'"
             for column in columns
             for number in range(len(patterns))
         )
 
+    # An equals sign stands between a name and a value in the printed beginning of an input.
+    is_printed = "=" in (wanted.search or "")
+    beyond = " OR ".join(map(sql.beyond_ascii, _TASK_TEXTS))
+    beyond_of_step = " OR ".join(map(sql.beyond_ascii, _STEP_TEXTS))
+    of_steps = "EXISTS (SELECT 1 FROM steps AS s WHERE s.task_id = t.id AND"
     rows = connection.query(
-        f"SELECT t.id, {has_text('t.workflow_name', 't.input', 't.error')} OR EXISTS (SELECT 1 FROM steps AS s"
-        f" WHERE s.task_id = t.id AND ({has_text('s.output', 's.error')}))"
+        f"SELECT t.id, {has_text(*_TASK_TEXTS)} OR {of_steps} ({has_text(*_STEP_TEXTS)}"
+        f" OR s.status = 'failed' AND ({has_text('s.name')})"
+        f" OR s.status = 'waiting' AND ({has_text('s.waiting_on')})))"
+        " OR EXISTS (SELECT 1 FROM approvals AS a WHERE a.task_id = t.id AND a.status = 'pending'"
+        f" AND ({has_text('a.message')})),"
+        f" {'true' if is_printed else f'{beyond} OR {of_steps} ({beyond_of_step}))'}"
         f" FROM ({statement}) AS found JOIN tasks AS t ON t.id = found.id ORDER BY t.id DESC",
         limit=limit,
         **params,
     )
-    return [(str(task_id), bool(is_found)) for task_id, is_found in rows]
+    return [(str(task_id), bool(is_found), bool(may)) for task_id, is_found, may in rows]
+
+
+def texts(connection: Connection, task_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return the texts of tasks that a search looks through, the input first; of long ones the beginning."""
+    found: dict[str, list[str]] = {}
+    for columns, source in (
+        (_TASK_TEXTS, "tasks AS t WHERE t.id"),
+        (_STEP_TEXTS, "steps AS s WHERE s.task_id"),
+        (("a.message",), "approvals AS a WHERE a.status = 'pending' AND a.task_id"),
+    ):
+        id_column = source.rpartition(" ")[2]
+        shown = ", ".join(f"substr({column}, 1, {_MOST_FOLDED})" for column in columns)
+        rows = connection.query(
+            f"SELECT {id_column}, {shown} FROM {source} IN {connection.sql.ids()}",
+            ids=json.dumps(list(task_ids)),
+        )
+        for task_id, *values in rows:
+            found.setdefault(str(task_id), []).extend(value or "" for value in values)
+    return found
 
 
 def count(connection: Connection, wanted: TaskFilter, most: int) -> int:
@@ -225,7 +262,9 @@ def _patterns(text: str) -> list[str]:
     variants = [text]
     if not text.isascii():
         # SQLite folds the case of ASCII letters only, and so does PostgreSQL in the locale C.
-        variants = list(dict.fromkeys((text, text.lower(), text.upper(), text.title())))
+        variants = list(
+            dict.fromkeys((text, text.lower(), text.upper(), text.title(), folded(text)))
+        )
     return [f"%{_escaped(variant)}%" for variant in variants]
 
 

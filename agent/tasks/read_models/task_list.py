@@ -8,6 +8,7 @@ from typing import Any, Final
 from agent.core.clock import SECOND, to_iso
 from agent.core.local_zone import local_date
 from agent.core.plain_json import Json
+from agent.core.search_terms import folded
 from agent.store.db.database import Connection
 from agent.store.read import task_list
 from agent.store.read.task_list import TaskFilter
@@ -117,9 +118,11 @@ def _search(
     oldest, count = before, 0
     while True:
         batch = task_list.matches(connection, wanted, _SEARCHED_AT_ONCE, oldest)
-        for task_id, is_match in batch:
+        unsure = [task_id for task_id, is_match, may_match in batch if may_match and not is_match]
+        also = _folded_matches(connection, wanted.search or "", unsure)
+        for task_id, is_match, _ in batch:
             oldest, count = task_id, count + 1
-            matches += [task_id] * is_match
+            matches += [task_id] * (is_match or task_id in also)
             if len(matches) == limit:
                 break
         is_end = len(batch) < _SEARCHED_AT_ONCE and (not batch or oldest == batch[-1][0])
@@ -127,6 +130,19 @@ def _search(
             break
     created = task_list.rows(connection, [oldest])[0]["created_at"] if count and oldest else None
     return matches, None if is_end else oldest, {"tasks": count, "back_to": to_iso(created)}
+
+
+def _folded_matches(connection: Connection, search: str, task_ids: list[str]) -> set[str]:
+    """Return the tasks that have a text without case and accents, or in the input as lists print it."""
+    if not task_ids:
+        return set()
+    plain, stored = folded(search), folded(json.dumps(search, ensure_ascii=False)[1:-1])
+    found = set()
+    for task_id, texts in task_list.texts(connection, task_ids).items():
+        every = map(folded, (input_preview(texts[0]), *texts))
+        if any(plain in text or stored in text for text in every):
+            found.add(task_id)
+    return found
 
 
 def documents_of(connection: Connection, task_ids: list[str]) -> list[Document]:

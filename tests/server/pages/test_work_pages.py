@@ -70,6 +70,7 @@ def test_the_list_of_workflows_can_be_searched(visitor: httpx.Client) -> None:
     found = visitor.get("/workflows?search=TYPE").text
     assert "/workflows/typed" in found
     assert "/workflows/nested" not in found
+    assert "/workflows/typed" in visitor.get("/workflows?search=t%C3%A1kes typed").text, "as listed"
     assert "No workflow has" in visitor.get("/workflows?search=zzz").text
     assert "No workflow has" in visitor.get("/workflows?search=%25").text, "no wildcards"
 

@@ -102,6 +102,32 @@ def test_a_search_finds_name_input_output_and_error(hand: Hand) -> None:
     assert _found(hand, search="Invoice") == _found(hand, search="pay-") == [named]
 
 
+def test_a_search_finds_what_lists_print(hand: Hand) -> None:
+    """The input as it stands there, why a task waits or is paused, the step that failed; not any step."""
+    paying = hand.start(
+        graph(step("book"), step("tell")), input={"amount": 249.5, "number": 4711, "to": "Müller"}
+    )
+    assert _found(hand, search="amount=249.5, number=4711") == [paying]
+    assert _found(hand, search="amount=250") == _found(hand, search="tell") == []
+    hand.settle({"book": Waiting(Signal("harvest"))}, paying)
+    assert _found(hand, search="harvest") == [paying]
+    hand.operator.pause(paying, "until the rain stops")
+    assert _found(hand, search="the rain") == [paying]
+    broken = hand.start(graph(step("bake")))
+    hand.settle({"bake": _failed("no oven")}, broken)
+    assert _found(hand, search="bake") == [broken]
+
+
+def test_a_search_ignores_accents(hand: Hand) -> None:
+    """In the input, in an output and in the search; of either form of a letter."""
+    city = hand.start(graph(step("a")), input={"city": 'Ærøskøbing "Süd"'})
+    hand.settle({"a": Succeeded({"note": "déjà vu in Straße"})}, city)
+    plain = hand.start(graph(step("a")), input={"city": "Sudhafen"})
+    assert _found(hand, search='"sud"') == _found(hand, search='"SÜD"') == [city]
+    assert _found(hand, search="Deja VU") == _found(hand, search="strasse") == [city]
+    assert _found(hand, search="su\u0308d") == [plain, city]
+
+
 def test_a_search_goes_on_where_it_stopped(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops when its time is up or its page is full, and says how far it got."""
     monkeypatch.setattr(task_list, "_SEARCHED_AT_ONCE", 2)

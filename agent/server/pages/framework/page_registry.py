@@ -8,13 +8,16 @@ Every action needs a scope and a valid CSRF token, and a form that is sent twice
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent.approvals import approval_documents
 from agent.core.scopes import Scope
+from agent.server.context import context_of
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_request import Form, PageRequest
 from agent.server.pages.framework.renderings import Page, Version, by_latest_event
@@ -22,11 +25,21 @@ from agent.server.pages.framework.sent_forms import SentForms, key_of
 from agent.server.problems import Problem, unsupported
 from agent.server.requests.route_registry import Function, Method, Refusal, RouteRegistry
 from agent.store.db.database import Connection
+from agent.tasks.errors import NotFoundError
+from agent.tasks.read_models import task_documents
 
 Read = Callable[[Connection, PageRequest], Mapping[str, Any]]
 Act = Callable[[Request, Form], Awaitable[Response]]
 
+Find = Callable[[Connection, str], str]
+
 _MAX_FIELDS: Final = 1000
+_ID_LENGTH: Final = 36
+_FINDERS: Final[Mapping[str, Find]] = {
+    "task_id": task_documents.find_task,
+    "approval_id": approval_documents.find_approval,
+}
+"""How an id in an address is found by its beginning or its end."""
 
 
 class PageRegistry(RouteRegistry):
@@ -58,6 +71,8 @@ class PageRegistry(RouteRegistry):
             page = Page(path, template, read, version, every_seconds)
 
             async def show(request: Request) -> Response:
+                if (address := await _whole_address(request)) is not None:
+                    return rendering.redirect(request, address)
                 return await rendering.respond(request, page)
 
             self.pages.append(page)
@@ -104,6 +119,25 @@ def sections_of(registries: Iterable[PageRegistry]) -> frozenset[str]:
     return frozenset(
         endpoint.path.split("/", 2)[1] for registry in registries for endpoint in registry.endpoints
     )
+
+
+async def _whole_address(request: Request) -> str | None:
+    """Return the address with a whole id where it has a part, as lists show it; else None."""
+    for name, find in _FINDERS.items():
+        part = request.path_params.get(name)
+        if part is None or len(part) >= _ID_LENGTH:
+            continue
+        try:
+            whole = await context_of(request).read_pool.read(partial(_found, find, part))
+        except NotFoundError:
+            return None  # The page says so.
+        query = f"?{request.url.query}" if request.url.query else ""
+        return request.url.path.replace(f"/{part}", f"/{whole}", 1) + query
+    return None
+
+
+def _found(find: Find, part: str, connection: Connection) -> str:
+    return find(connection, part)
 
 
 async def read_form(request: Request) -> Form:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent.core.escape import harmless_json
+from agent.core.search_terms import folded
 from agent.server.context import caller, context_of
 from agent.server.pages.forms import form_values
 from agent.server.pages.framework import rendering
@@ -41,12 +42,10 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
     """Return the workflows that can be started, and the files that cannot be used."""
     search = request.query.get("search", "").strip()
     cursor = request.query.get("cursor", "")
-    page = rows.latest_page(
-        connection, limit=_PAGE + 1, after=cursor, part_of_name=search.lower()[:100]
-    )
+    page = _found(connection, folded(search[:100]), cursor)
     shown = page[:_PAGE]
     return {
-        "workflows": [_entry(row) for row in shown],
+        "workflows": shown,
         "remarks": _remarks(request),
         "broken": [] if cursor else broken_files(_files(request)),
         "directory": str(request.context.settings.workflow_directory),
@@ -54,6 +53,23 @@ def workflow_list(connection: Connection, request: PageRequest) -> Document:
         "first": request.url(cursor=None) if cursor else None,
         "next": request.url(cursor=shown[-1]["name"]) if len(page) > _PAGE else None,
     }
+
+
+def _found(connection: Connection, search: str, after: str) -> list[Document]:
+    """Return a page of workflows, and one more; a search finds parts of names and descriptions."""
+    found: list[Document] = []
+    while len(found) <= _PAGE:
+        page = rows.latest_page(connection, limit=_PAGE + 1, after=after)
+        entries = [_entry(row) for row in page]
+        found += [
+            entry
+            for entry in entries
+            if search in folded(f"{entry['name']}\n{entry['description'] or ''}")
+        ]
+        if len(page) <= _PAGE:
+            break
+        after = page[-1]["name"]
+    return found[: _PAGE + 1]
 
 
 def _files(request: PageRequest) -> tuple[Entry, ...]:

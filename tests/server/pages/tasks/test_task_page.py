@@ -116,6 +116,19 @@ def test_a_step_took_the_same_time_wherever_it_stands(visitor: httpx.Client, fai
         assert listed == drawn == took
 
 
+def test_an_address_may_have_the_short_id_that_lists_show(
+    client: httpx.Client, visitor: httpx.Client, failed: str
+) -> None:
+    """It leads to the whole address, with its query; one that fits no task or several says so."""
+    for path in ("", "/steps/read", "/steps/read/log?attempt=1"):
+        page = visitor.get(f"/tasks/{failed[-8:]}{path}", follow_redirects=True)
+        assert page.status_code == 200
+        assert str(page.url).endswith(f"/tasks/{failed}{path}")
+    assert visitor.get("/tasks/00000000").status_code == 404
+    start(client, "later")
+    assert "could be any of" in visitor.get(f"/tasks/{failed[:3]}").text
+
+
 def test_a_question_is_answered_on_the_page_of_its_task(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:
