@@ -29,7 +29,7 @@ class WorkflowFiles:
             return self._scan(path).entries
 
     def remarks(self, settings: Settings) -> dict[str, list[str]]:
-        """Return by workflow the steps that will fail at run time; nothing for a file with problems."""
+        """Return by workflow the steps and watchers that will fail at run time; nothing for a file with problems."""
         with self._lock:
             directory = self._scan(settings.workflow_directory)
             is_old = time.monotonic() - self._remarked_at > _REMARK_SECONDS

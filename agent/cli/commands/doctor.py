@@ -146,6 +146,7 @@ def _check_files(settings: "Settings") -> Iterator[CheckResult]:
 
 def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
     from agent.daemon import workflow_overview
+    from agent.workflows.directory import NamedWorkflows
 
     directory = settings.workflow_directory
     if not directory.is_dir():
@@ -159,7 +160,11 @@ def _check_workflows(settings: "Settings") -> Iterator[CheckResult]:
         yield CheckResult("workflows", "error", str(entry.problems[0]))
     if not broken:
         yield CheckResult("workflows", "ok", f"{len(entries)} in {directory}")
+    known = NamedWorkflows.of(entries)
     for entry in entries:
+        if not entry.problems:
+            for remark in workflow_overview.remarks(entry, known, settings):
+                yield CheckResult("workflows", "warning", f"{entry.name}: {remark}")
         yield from _check_webhook(entry)
 
 

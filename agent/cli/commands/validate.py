@@ -204,7 +204,8 @@ def _print(report: "FileReport") -> None:
         _print_problems(report)
     else:
         steps = terminal.counted(count, "step")
-        terminal.print_line(f"✓ {report.file}: {report.name}, {steps}", "green")
+        mark, style = ("!", "yellow") if report.remarks else ("✓", "green")
+        terminal.print_line(f"{mark} {report.file}: {report.name}, {steps}", style)
     for remark in report.remarks:
         terminal.print_line(f"  {remark}", "yellow")
     if report.problems:

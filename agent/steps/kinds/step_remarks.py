@@ -1,4 +1,4 @@
-"""Remarks about steps that will fail when they run, found without running anything.
+"""Remarks about steps and watchers that will fail when they run, found without running anything.
 
 They are advice, not problems: a module, a model or a workflow may still be added before a task runs.
 """
@@ -7,39 +7,58 @@ import ipaddress
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agent.steps.kinds.module_files import module_exists
 from agent.steps.spec.configs import METHODS
 from agent.workflows.compile.inputs import InputError, check_inputs
+from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.directory import Entry, NamedWorkflows
-from agent.workflows.graph import Step
+from agent.workflows.graph import Graph, Step
 from agent.workflows.templates.templates import has_templates, is_template
+
+_REACHING: Final = ("feed", "url", "calendar", "git", "mail")
+"""Sources that connect to an address, which the address policy may refuse."""
+_GUARDED: Final = ("http", "https", "git", "imap")
 
 if TYPE_CHECKING:
     from agent.config.settings import Settings
 
 
 def of_file(entry: Entry, known: NamedWorkflows, settings: "Settings | None") -> list[str]:
-    """Return the remarks about a file's steps; of a file with problems, about those without any.
+    """Return the remarks about a file's steps and watchers; of a file with problems, about steps without any.
 
     `known` are the workflows beside it. Checks that depend on settings need them.
     """
     lines: list[str] = []
     for step in entry.readable_steps:
         try:
-            remarks = list(_about(step, entry.path, known, settings))
+            remarks = list(_about(step, entry, known, settings))
         except Exception as error:
             # Remarks are advice: an error here must not keep a workflow from running.
             remarks = [f"it could not be checked further: {type(error).__name__}: {error}"]
         lines += [f"step {step.name}: {text}" for text in remarks]
+    if entry.workflow is not None and settings is not None:
+        lines += _about_watchers(entry.workflow.graph, settings)
     return lines
 
 
+def _about_watchers(graph: Graph, settings: "Settings") -> Iterator[str]:
+    """Remark on watchers of addresses that they may not reach."""
+    for spec in graph.on.get("watch") or ():
+        source = next((name for name in SOURCES if name in spec), "")
+        keys = spec.get(source)
+        if source in _REACHING and isinstance(keys, dict):
+            url = f"imap://{keys.get('host')}" if source == "mail" else str(keys.get("url"))
+            if urlsplit(url).scheme in _GUARDED:
+                for text in _about_host(url, settings):
+                    yield f"watcher {spec.get('id') or source}: {text}"
+
+
 def _about(
-    step: Step, path: Path, known: NamedWorkflows, settings: "Settings | None"
+    step: Step, entry: Entry, known: NamedWorkflows, settings: "Settings | None"
 ) -> Iterator[str]:
     if step.executor is not None and settings is not None:
         problem = executor_problem(step.executor["name"], settings)
@@ -47,11 +66,11 @@ def _about(
             yield problem
     match step.kind:
         case "python":
-            yield from _about_function(step, path)
+            yield from _about_function(step, entry.path)
         case "workflow":
             yield from _about_child(step, known)
         case "llm" | "agent" if settings is not None:
-            yield from _about_model(step, settings)
+            yield from _about_model(step, entry, settings)
         case "http":
             yield from _about_addresses(step, settings)
 
@@ -113,8 +132,8 @@ def _about_child(step: Step, known: NamedWorkflows) -> Iterator[str]:
         yield from (f"{name}: {problem}" for problem in error.problems)
 
 
-def _about_model(step: Step, settings: "Settings") -> Iterator[str]:
-    """Remark on a model that the configuration does not have."""
+def _about_model(step: Step, entry: Entry, settings: "Settings") -> Iterator[str]:
+    """Remark on a model that the configuration does not have, or that has no price under a limit of money."""
     from agent.models.errors import ModelError
     from agent.models.registry import registry_of
 
@@ -123,10 +142,20 @@ def _about_model(step: Step, settings: "Settings") -> Iterator[str]:
         return
     registry = registry_of(settings.models, settings.llm, settings.budget)
     try:
-        registry.get(name)
+        model = registry.get(name)
     except ModelError as error:
         hint = did_you_mean(name, registry.models) if name else None
         yield str(error) + (f"; {hint}" if hint else "")
+        return
+    graph = None if entry.workflow is None else entry.workflow.graph
+    budgets = [step.budget, None if graph is None else graph.budget]
+    limits = ["daily_usd in [budget]"] if registry.daily_microusd is not None else []
+    limits += ["`budget`" for budget in budgets if budget is not None and budget.get("usd")]
+    if limits and model.price is None:
+        yield (
+            f"{limits[0]} limits money, and model {model.name} has no price, so its calls will be refused: set"
+            f" usd_per_million_in and usd_per_million_out in [models.{model.name}] of the configuration"
+        )
 
 
 def _about_addresses(step: Step, settings: "Settings | None") -> Iterator[str]:

@@ -79,6 +79,26 @@ def _is_jmespath(text: str) -> str:
     return text
 
 
+def _is_glob(pattern: str) -> str:
+    """Refuse alternatives as shells write them: in patterns of names, braces are letters as any other."""
+    if (written := re.search(r"\{([^{}]*,[^{}]*)\}", pattern)) is not None:
+        ways = [pattern.replace(written[0], way.strip(), 1) for way in written[1].split(",")]
+        listed = ", ".join(f'"{way}"' for way in ways)
+        raise ValueError(f"{pattern!r} matches no alternatives; give a list: [{listed}]")
+    return pattern
+
+
+def _is_name_pattern(pattern: str) -> str:
+    if "/" in pattern:
+        raise ValueError(
+            f"{pattern!r} can match nothing: it is for names, without directories; `recursive: true`"
+            " adds the directories below"
+        )
+    return _is_glob(pattern)
+
+
+_Glob = Annotated[str, AfterValidator(_is_glob)]
+_NamePattern = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_is_name_pattern)]
 PathEvent = Literal["created", "changed", "deleted"]
 CalendarEvent = Literal["created", "changed", "starting"]
 _PATH_EVENTS: Final[tuple[PathEvent, ...]] = ("created", "changed")
@@ -129,9 +149,9 @@ class PathKeys(_Keys):
     """A file or a directory."""
 
     path: str = Field(min_length=1, max_length=4096)
-    match: str | None = Field(
-        default=None, min_length=1, max_length=200, description="a pattern of names, as in *.pdf"
-    )
+    match: (
+        _NamePattern | Annotated[list[_NamePattern], Field(min_length=1, max_length=100)] | None
+    ) = Field(default=None, description="a pattern of names, as in *.pdf, or several")
     events: Annotated[list[PathEvent], one_or_more] = Field(
         default_factory=lambda: list(_PATH_EVENTS), min_length=1
     )
@@ -191,8 +211,8 @@ class GitKeys(_Keys):
     """New commits of branches, and new tags, of a repository."""
 
     url: str = Field(min_length=1, max_length=8192)
-    branches: Annotated[list[str], one_or_more] = Field(default_factory=list, max_length=100)
-    tags: Annotated[list[str], one_or_more] = Field(
+    branches: Annotated[list[_Glob], one_or_more] = Field(default_factory=list, max_length=100)
+    tags: Annotated[list[_Glob], one_or_more] = Field(
         default_factory=list, max_length=100, description="patterns of names, as in v*"
     )
 

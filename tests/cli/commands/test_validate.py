@@ -74,3 +74,15 @@ def test_a_child_whose_own_file_is_broken_is_not_called_missing(cli: Cli) -> Non
     cli.write("workflows/child.yaml", "name: [child\n")
     remark = child_remark(cli)
     assert remark.endswith("child.yaml")
+
+
+def test_what_will_fail_stands_below_no_tick(cli: Cli) -> None:
+    """A file that compiles is marked by what is remarked; `doctor` warns of the same."""
+    cli.write("workflows/good.yaml", "name: good\nsteps: {rest: {wait: 1s}}\n")
+    cli.write("workflows/bad.yaml", 'name: bad\nsteps: {get: {http: {get: "http://10.0.0.1/"}}}\n')
+    shown = cli("validate").out
+    assert "✓ " in shown and "good.yaml: good, 1 step" in shown
+    assert "! " in shown and "bad.yaml: bad, 1 step" in shown
+    assert "✓" not in next(line for line in shown.splitlines() if "bad.yaml" in line)
+    warned = [found["message"] for found in cli("doctor", "--json", code=5).json["findings"]]
+    assert any(text.startswith("bad: step get: 10.0.0.1 is not a public") for text in warned)

@@ -1,6 +1,9 @@
 """Remarks about steps: what will fail when they run, also in a file with problems."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.config.settings import Settings
@@ -55,3 +58,64 @@ def test_problems_do_not_hide_remarks(tmp_path: Path) -> None:
     """The steps without problems are checked all the same."""
     found = _remarks(tmp_path, STEPS + "  wrong: {shel: {argv: [x]}}\n", Settings())
     assert {"module", "unknown", "private"} <= set(found)
+
+
+WATCHERS = """\
+name: w
+on:
+  watch:
+    - {id: page, url: "http://192.168.1.5/x"}
+    - {feed: "http://localhost/feed"}
+    - {id: team, calendar: "https://10.0.0.2/team.ics"}
+    - {id: code, git: "git://127.0.0.1/x"}
+    - {id: inbox, mail: {host: 10.0.0.3, user: ann, password: "env:X"}}
+    - {id: public, url: "https://example.com/"}
+    - {id: over_ssh, git: "ssh://git@10.0.0.4/x"}
+    - {id: files, path: inbox}
+steps: {rest: {wait: 1s}}
+"""
+
+
+def test_watchers_of_private_addresses_are_remarked(tmp_path: Path) -> None:
+    """They would fail at every poll; SSH goes where its own configuration says."""
+    file = tmp_path / "w.yaml"
+    file.write_text(WATCHERS, encoding="utf-8")
+    found = step_remarks.of_file(read_entry(file), NamedWorkflows(), Settings())
+    assert [line.split(":")[0] for line in found] == [
+        "watcher page",
+        "watcher feed",
+        "watcher team",
+        "watcher code",
+        "watcher inbox",
+    ]
+    assert 'allow_private = ["192.168.1.5"]' in found[0]
+    allowed = Settings.model_validate(
+        {"http": {"allow_private": ["localhost", "10.0.0.0/8", "192.168.1.5", "127.0.0.1"]}}
+    )
+    assert step_remarks.of_file(read_entry(file), NamedWorkflows(), allowed) == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "where", "daily_usd", "named"),
+    [
+        ("", "", 5.0, "daily_usd in [budget]"),
+        ("budget: {usd: 1}\n", "", 0.0, "`budget`"),
+        ("", ", budget: {usd: 1}", 0.0, "`budget`"),
+        ("budget: {tokens: 10}\n", "", 0.0, None),
+    ],
+)
+def test_a_model_without_prices_under_a_limit_of_money_is_remarked(
+    tmp_path: Path, budget: str, where: str, daily_usd: float, named: str | None
+) -> None:
+    """Its calls would be refused; one with prices is not remarked."""
+    text = f"name: w\n{budget}steps:\n  ask: {{llm: {{model: big, prompt: hi}}{where}}}\n"
+    model = {"provider": "openai", "model": "x"}
+    raw: dict[str, Any] = {"models": {"big": model}, "budget": {"daily_usd": daily_usd}}
+    found = _remarks(tmp_path, text, Settings.model_validate(raw))
+    if named is None:
+        assert found == {}
+    else:
+        assert f"{named} limits money, and model big has no price" in found["ask"]
+    prices = {"usd_per_million_in": 1.0, "usd_per_million_out": 2.0}
+    raw["models"] = {"big": model | prices}
+    assert _remarks(tmp_path, text, Settings.model_validate(raw)) == {}

@@ -28,7 +28,7 @@ class WatchedPath:
     root: str
     """Absolute; a file or a directory."""
     is_recursive: bool
-    pattern: str | None
+    pattern: str | tuple[str, ...] | None
 
     @classmethod
     def of(cls, keys: dict[str, Any], workflow_path: Path | None) -> "WatchedPath":
@@ -38,10 +38,11 @@ class WatchedPath:
         except RuntimeError as error:
             raise SourceError(f"{keys['path']}: {error}") from None
         base = Path.cwd() if workflow_path is None else workflow_path.parent
+        match = keys.get("match")
         return cls(
             str(base.absolute() / root),
             bool(keys.get("recursive", False)),
-            keys.get("match"),
+            tuple(match) if isinstance(match, list) else match,
         )
 
     @property
@@ -51,7 +52,10 @@ class WatchedPath:
 
     def name_filter(self) -> Callable[[str], object]:
         """Return what accepts the names of the watched files."""
-        return (lambda _: True) if self.pattern is None else _compiled(self.pattern)
+        if self.pattern is None:
+            return lambda _: True
+        patterns = [self.pattern] if isinstance(self.pattern, str) else self.pattern
+        return re.compile("|".join(map(fnmatch.translate, patterns))).match
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +194,6 @@ def _status(path: str) -> os.stat_result | None:
 
 def _state(status: os.stat_result) -> State:
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _compiled(pattern: str) -> Callable[[str], object]:
-    return re.compile(fnmatch.translate(pattern)).match
 
 
 def _shown(root: str, error: OSError) -> str:

@@ -244,6 +244,8 @@ def test_match_and_recursive_choose_the_files(tmp_path: Path) -> None:
     for name in ["a.pdf", "a.txt", "deep/b.pdf", "deep/er/c.pdf"]:
         (tmp_path / name).write_text("x")
     assert events(watching(tmp_path, match="*.pdf").poll()) == [("created", "a.pdf")]
+    both = watching(tmp_path, match=["*.pdf", "a.t?t"]).poll()
+    assert sorted(events(both)) == [("created", "a.pdf"), ("created", "a.txt")]
     names = {item["path"] for item in watching(tmp_path, match="*.pdf", recursive=True).poll()}
     assert names == {str(tmp_path / n) for n in ["a.pdf", "deep/b.pdf", "deep/er/c.pdf"]}
 
