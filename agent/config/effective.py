@@ -13,7 +13,7 @@ from agent.core import secret_reference
 from agent.core.logs.logging import HIDDEN, redact, redact_text
 
 _QUERY_SECRET: Final = re.compile(
-    r"(?P<start>[?&][^=&\s]*(?:password|secret|token|key)[^=&\s]*=)[^&\s]+", re.IGNORECASE
+    r"(?P<start>[?&][^=&?\s]*(?:password|secret|token|key)[^=&\s]*=)[^&\s]+", re.IGNORECASE
 )
 _SECRET_OPTION: Final = re.compile(
     r"^--?[\w-]*(?:password|secret|token|key)[\w-]*(?P<value>=.*)?$", re.IGNORECASE

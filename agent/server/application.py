@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import uvicorn  # noqa: F401  (loaded with the rest)
 from fastapi import FastAPI
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
-from agent.core.thread_bridge import LoopBridge
+from agent.core.thread_bridge import LoopBridge, ThreadBridge
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.sessions import Sessions, cookie_name
 from agent.server.access.tokens import Tokens
@@ -105,6 +105,9 @@ ROUTES: list[RouteRegistry] = [
 ]
 
 
+_MAX_CHECKS: Final = 4
+
+
 def build_context(
     settings: Settings,
     database: Database,
@@ -157,6 +160,8 @@ def build_context(
             task_submitter,
             limits.max_requests,
         ),
+        check_thread=ThreadBridge("api-check"),
+        checks=TokenShares(_MAX_CHECKS, "too many workflows are being checked"),
         startup=startup,
         health=worker.health,
         waiting_results=TokenShares(limits.max_streams, "too many callers wait for results"),
@@ -165,6 +170,7 @@ def build_context(
 
 def close(context: Context) -> None:
     """Close the pools; blocks until commands under way have ended."""
+    context.check_thread.close()
     context.read_pool.close()
     context.command_pool.close()
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from starlette.requests import Request
 
 from agent.config.settings import Settings
+from agent.core.thread_bridge import ThreadBridge
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.grants import TokenGrant
 from agent.server.access.sessions import Sessions
@@ -69,6 +70,10 @@ class Context:
     workflow_files: WorkflowFiles
     work: WorkCalls
     """The calls of external workers, also for surfaces other than the routes."""
+    check_thread: ThreadBridge
+    """Checks workflows that callers send: they take seconds of the processor, and read no database."""
+    checks: TokenShares
+    """Workflows that are being checked, or wait for it."""
     startup: Startup
     health: Health
     """The worker's present problems."""

@@ -12,6 +12,7 @@ _MAX_SHOWN_COLUMNS = 160
 _MAX_CHARS = 500
 _MAX_SUGGESTIONS = 100
 _MAX_COMPARED = 20
+_MAX_PROBLEMS = 1000
 
 TextOrNone = TypeVar("TextOrNone", str, str | None)
 
@@ -38,7 +39,7 @@ class Problem:
 
 
 class WorkflowError(ValueError):
-    """A workflow has problems; all of them are in `problems`, in the order of their lines.
+    """A workflow has problems; the first thousand are in `problems`, in the order of their lines.
 
     `steps` are those that could be compiled: remarks about them are not hidden by the problems.
     `name` is the workflow's name where the file has one.
@@ -49,9 +50,13 @@ class WorkflowError(ValueError):
     ) -> None:
         self.steps = tuple(steps)
         self.name = name
-        self.problems = sorted(
+        found = sorted(
             problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)
         )
+        self.problems = found[:_MAX_PROBLEMS]
+        if more := len(found) - len(self.problems):
+            text = f"there are {more:,} more problems"
+            self.problems.append(Problem(found[-1].file, None, None, "", text))
         super().__init__("\n".join(map(str, self.problems)))
 
 

@@ -11,13 +11,15 @@ import pytest
 
 import agent
 
-LENGTH: Final = 12_000
-SECONDS: Final = 1.0
+LENGTH: Final = 24_000
+SECONDS: Final = 0.5
 """Of the processor's time: a quadratic pattern takes more for this length."""
 UNITS: Final = [
     *("a", " ", "\n", "0", "{", "{{", "}}", ".", "/", "-", '"', "<", "[", ":"),
-    *("a.", "a[0]", "1h", "a ", "{{ ", "a@", "a://", "a=", "a+"),
+    *("a.", "a[0]", "1h", "a ", "{{ ", "a@", "a://", "a=", "a+", "- ", "??", ": "),
 ]
+BOUNDED: Final = {"_TEMPLATE", "_TOKEN"}
+"""Of `yaml_colours`, which colours no line of more than 500 characters."""
 
 
 SEARCHES: Final = (".search(", ".sub(", ".subn(", ".findall(", ".finditer(", ".split(")
@@ -36,6 +38,7 @@ def own_patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
             is_searched = any(f"{name}{word}" in source for word in SEARCHES)
             found[f"{each.name}.{name}"] = (value, is_searched)
     assert len(found) > 20
+    assert {name.rpartition(".")[2] for name in found if "yaml_colours" in name} >= BOUNDED
     return found
 
 
@@ -43,6 +46,8 @@ def own_patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
 def test_no_pattern_of_ours_is_slow() -> None:
     """Texts that repeat what patterns are made of, behind what they begin with, without an end."""
     for name, (pattern, is_searched) in own_patterns().items():
+        if "yaml_colours" in name and name.rpartition(".")[2] in BOUNDED:
+            continue
         begins = re.match(r"[\w`:/<]*", str(pattern.pattern))
         for prefix in {"", begins[0] if begins is not None else ""}:
             for unit in UNITS:

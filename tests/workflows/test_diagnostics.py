@@ -62,3 +62,11 @@ def test_suggestions_among_thousands_are_few_and_cheap() -> None:
     assert near.near("stp_number_777") == "did you mean 'step_number_777'?"
     assert near.near("stp_number_77", but="step_number_77") != "did you mean 'step_number_77'?"
     assert [near.near("step_number_1x") is None for _ in range(200)].count(False) == 98
+
+
+def test_of_very_many_problems_the_first_are_reported() -> None:
+    """The last one says how many more there are."""
+    text = "name: x\nsteps: {}\n" + "".join(f"k{n}: 1\n" for n in range(1199))
+    problems = check_text(text, "flow.yaml", KINDS)
+    assert len(problems) == 1001
+    assert str(problems[-1]) == "flow.yaml: there are 200 more problems"

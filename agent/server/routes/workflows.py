@@ -1,13 +1,15 @@
 """Recorded workflows: list, show, and change those that are not defined in files."""
 
-from typing import Annotated, Any, Literal
+import asyncio
+from contextlib import ExitStack
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Path
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.server.context import Context, context_of
+from agent.server.context import Context, caller, context_of
 from agent.server.problems import Problem, unsupported
 from agent.server.requests.responses import answer
 from agent.server.requests.route_registry import RouteRegistry
@@ -28,6 +30,9 @@ from agent.workflows.diagnostics import WorkflowError
 from agent.workflows.graph import Graph
 
 routes = RouteRegistry("workflows")
+
+CHECK_SECONDS: Final = 5.0
+"""How long the check of a workflow may occupy the processor."""
 
 Name = Annotated[str, Path(max_length=200, examples=["invoice-triage"])]
 VersionNumber = Annotated[
@@ -128,7 +133,14 @@ async def put_workflow(request: Request) -> Response:
 )
 async def validate_workflow(request: Request, body: WorkflowSource) -> Response:
     """Check a workflow, with all its problems at once; nothing is recorded."""
-    return answer(await context_of(request).read_pool.run(lambda: _validate(body.source)))
+    context, grant = context_of(request), caller(request)
+    context.checks.check(grant)
+    taken = ExitStack()
+    taken.enter_context(context.checks.taken(grant))
+    checking = asyncio.ensure_future(context.check_thread.run(lambda: _validate(body.source)))
+    # By the check, not by its caller: who disconnects does not stop it.
+    checking.add_done_callback(lambda _: taken.close())
+    return answer(await asyncio.shield(checking))
 
 
 @routes.route(
@@ -159,7 +171,8 @@ async def _document(context: Context, name: str, number: int | None = None) -> d
 def _validate(source: str) -> dict[str, Any]:
     try:
         # A character that no file can hold is a problem of the text, not of the request.
-        graph = compile_text(source.encode(errors="replace"), "workflow.yaml")
+        content = source.encode(errors="replace")
+        graph = compile_text(content, "workflow.yaml", cpu_seconds=CHECK_SECONDS)
     except WorkflowError as error:
         problems = [problem.document() for problem in error.problems]
         return {"valid": False, "workflow": None, "problems": problems}

@@ -26,10 +26,17 @@ from agent.workflows.yaml.source import Source, read_source
 
 
 def compile_text(
-    content: str | bytes, file: str = "<text>", kinds: Mapping[str, KindSpec] | None = None
+    content: str | bytes,
+    file: str = "<text>",
+    kinds: Mapping[str, KindSpec] | None = None,
+    *,
+    cpu_seconds: float | None = None,
 ) -> Graph:
-    """Compile the text of a workflow file; raise `WorkflowError` with every problem in it."""
-    return compile_source(read_source(file, content), kinds)
+    """Compile the text of a workflow file; raise `WorkflowError` with every problem in it.
+
+    `cpu_seconds` is for texts of strangers: what takes longer has a problem.
+    """
+    return compile_source(read_source(file, content, cpu_seconds), kinds)
 
 
 def check_text(
@@ -138,7 +145,10 @@ class _Compiler:
         references = References(self._source, ancestry, inputs)
         defaults = keys.defaults if keys is not None else None
         compiler = StepCompiler(self._source, self._kinds, written, inputs, defaults, references)
-        steps = [compiler.compile(name, step) for name, step in written.items()]
+        steps = []
+        for name, step in written.items():
+            self._source.check_time()
+            steps.append(compiler.compile(name, step))
         references.check_value(self._value.get("output"), ("output",), None)
         self.problems += compiler.problems + references.problems
         return [step for step in steps if step is not None]

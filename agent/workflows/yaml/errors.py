@@ -42,7 +42,9 @@ def explain(error: MarkedYAMLError, language: str) -> tuple[Any, str, str | None
     return mark, f"not {language}: {message}", hint
 
 
-_BLOCK_START = re.compile(r"(?P<indent> *)(?:- +)*(?P<key>[^#\s][^#]*?:) +[|>][-+0-9]*\s*(?:#.*)?")
+_BLOCK_START = re.compile(
+    r"(?P<indent> *+)(?:- +)*+(?P<key>[^#\s][^#]*?:) +[|>][-+0-9]*\s*(?:#.*)?"
+)
 _NEXT_KEY = re.compile(r" *(?:- |-$|#|[^\s#'\"]+:(?:\s|$))")
 _MOST_BLOCKS: Final = 1000
 

@@ -6,6 +6,7 @@ Size, depth and the values that aliases repeat are bounded before they use memor
 
 import json
 import re
+import time
 from typing import Any, Final
 
 from ruamel.yaml.error import MarkedYAMLError
@@ -47,9 +48,11 @@ _NO_NUMBERS: Final = frozenset(
 class Source:
     """A scanned file: its value, and the line and column of everything in it."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, cpu_seconds: float | None = None) -> None:
         self.file = file
         self.text = text
+        self._cpu_seconds = cpu_seconds
+        self._give_up_at = None if cpu_seconds is None else time.thread_time() + cpu_seconds
         self.value: Any = None
         self.marks: dict[Path, Mark] = {}
         self.problems: list[Problem] = []
@@ -59,6 +62,14 @@ class Source:
     def language(self) -> str:
         """The file's format, for messages: JSON is read as YAML."""
         return "JSON" if self.file.endswith(".json") else "YAML"
+
+    def check_time(self) -> None:
+        """Raise `WorkflowError` if reading and checking it have taken too long."""
+        if self._give_up_at is not None and time.thread_time() > self._give_up_at:
+            message = (
+                f"this takes more than {self._cpu_seconds:g} seconds to check, and was given up"
+            )
+            raise WorkflowError([Problem(self.file, None, None, "", message)])
 
     def problem(
         self, path: Path, message: str, hint: str | None = None, *, at_value: bool = False
@@ -72,9 +83,10 @@ class Source:
         return Problem(self.file, line, column, cut(write_key(path)), cut(message), cut(hint))
 
 
-def read_source(file: str, content: str | bytes) -> Source:
+def read_source(file: str, content: str | bytes, cpu_seconds: float | None = None) -> Source:
     """Scan a file's content; raise `WorkflowError` if it is not YAML, or exceeds a bound.
 
+    `cpu_seconds` bounds the time of the thread until the last `check_time` of the source.
     Problems that leave the rest readable are in the source's `problems`; the caller reports them with
     everything else.
     """
@@ -87,7 +99,7 @@ def read_source(file: str, content: str | bytes) -> Source:
             line = error.object.count(b"\n", 0, error.start) + 1
             message = f"not UTF-8 text: it holds the byte {error.object[error.start]:#04x}"
             raise WorkflowError([Problem(file, line, None, "", message)]) from None
-    source = Source(file, content)
+    source = Source(file, content, cpu_seconds)
     builder = _Builder(source)
     try:
         builder.build()
@@ -140,6 +152,7 @@ class _Builder:
     def build(self) -> None:
         documents = 0
         for event in events(self.source.text):
+            self.source.check_time()
             if isinstance(event, ScalarEvent):
                 value, size = self._scalar(event), 1
                 if event.anchor:

@@ -1,9 +1,17 @@
 """Workflows over HTTP: those in files can be read, those given here can be changed."""
 
-import httpx
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import httpx
+import pytest
+
+from agent.server.routes import workflows
 from agent.server.schemas.workflows import WorkflowDocument, WorkflowList
-from tests.support.server import Running
+from agent.store.db.database import Database
+from tests.support.server import Running, wait_for
 
 POSTED = "name: given\nsteps: {one: {wait: 1ms}}\n"
 YAML = {"Content-Type": "application/yaml"}
@@ -92,3 +100,46 @@ def test_all_problems_are_reported_at_once(client: httpx.Client) -> None:
         assert bad.status_code == 422
     form = client.post("/api/v1/workflows", content=POSTED, headers={"Content-Type": "text/plain"})
     assert form.status_code == 415
+
+
+def test_a_check_that_takes_too_long_is_given_up(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the processor is bounded; the answer says so, and holds no workflow."""
+    monkeypatch.setattr(workflows, "CHECK_SECONDS", 0.2)
+    source = "name: long\nsteps:\n" + "".join(f"  s{n}: {{wait: 1ms}}\n" for n in range(40_000))
+    answered = client.post("/api/v1/validate", json={"source": source}).json()
+    assert (answered["valid"], answered["workflow"]) == (False, None)
+    assert "takes more than 0.2 seconds" in answered["problems"][0]["message"]
+
+
+def test_checks_of_one_token_block_neither_reads_nor_all_checks(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a thread of their own, and a token leaves room for another's."""
+    may_end = threading.Event()
+    validate = workflows._validate
+
+    def wait(source: str) -> dict[str, Any]:
+        assert may_end.wait(60)
+        return validate(source)
+
+    monkeypatch.setattr(workflows, "_validate", wait)
+    body = {"source": POSTED}
+    with (
+        Running(sqlite_database, tmp_path, database_threads=1) as running,
+        running.client() as owner,
+        running.client(running.token_with("read")) as reader,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        checks = [threads.submit(reader.post, "/api/v1/validate", json=body) for _ in range(3)]
+        context = running.server._context
+        assert context is not None
+        wait_for(lambda: context.check_thread.pending == 3)
+        assert reader.post("/api/v1/validate", json=body).status_code == 503
+        assert owner.get("/api/v1/tasks").status_code == 200
+        checks.append(threads.submit(owner.post, "/api/v1/validate", json=body))
+        wait_for(lambda: context.check_thread.pending == 4)
+        may_end.set()
+        assert [check.result().json()["valid"] for check in checks] == [True] * 4
+        assert not context.checks.has_any

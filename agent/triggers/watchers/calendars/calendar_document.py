@@ -68,7 +68,7 @@ _MOST_NAMED: Final = 5
 
 _controls: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _newline: Final = re.compile(r"\r?\n")
-_fold: Final = re.compile(r"(?:\r?\n)+[ \t]")
+_fold: Final = re.compile(r"(?<![\r\n])[\r\n]++[ \t]")
 _property: Final = re.compile(r"[^\s:;]+ *[:;]")
 _Component = Any
 
