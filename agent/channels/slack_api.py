@@ -7,7 +7,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from agent.channels.chat.chat_error import ChatError
+from agent.channels.chat.chat_error import ChatError, unreachable
 
 CALL_SECONDS: Final = 15
 GONE: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
@@ -81,7 +81,7 @@ class SlackApi:
                     status = answer.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # The text may hold the address, which is a secret. The file is not shown to anyone yet.
-            raise ChatError(f"Slack cannot be reached ({type(error).__name__})") from None
+            raise unreachable("Slack", error, may_have_happened=False) from None
         if status != 200:
             raise ChatError(f"Slack answered the upload with {status}")
 
@@ -101,10 +101,8 @@ class SlackApi:
                 " [channels.slack]"
             ) from None
         except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ChatError(
-                f"Slack cannot be reached ({type(error).__name__})",
-                may_have_happened=not isinstance(error, aiohttp.ClientConnectorError),
-            ) from None
+            is_unsent = isinstance(error, aiohttp.ClientConnectorError)
+            raise unreachable("Slack", error, may_have_happened=not is_unsent) from None
 
     def _problem(self, error: SlackApiError) -> ChatError:
         answer: Any = error.response

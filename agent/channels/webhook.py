@@ -8,6 +8,7 @@ import httpx
 
 from agent.channels import link_signing
 from agent.channels.channel import DeliveryError, Notification
+from agent.channels.chat.chat_error import unreachable
 from agent.config.channels import WebhookSettings
 from agent.core.clock import SECOND, Clock, to_iso
 from agent.steps.types.outcome import Json
@@ -58,9 +59,8 @@ class Webhook:
                     },
                 )
         except (httpx.HTTPError, TimeoutError) as error:
-            raise DeliveryError(
-                f"the webhook's URL cannot be reached ({type(error).__name__})"
-            ) from None
+            failure = unreachable("the webhook's URL", error, may_have_happened=True)
+            raise failure.as_delivery_error() from None
         if answer.is_success:
             return
         is_rejected = answer.status_code < 500 and answer.status_code not in _RETRYABLE

@@ -13,5 +13,6 @@
 - Packages: `files` (locks, trust, descriptors), `logs` (structlog, the audit log), `quick_classes` (models without
   pydantic).
 - Values: `plain_json`, `money`, `key_values` (`key=value` as people type it), `search_terms` (words of a text).
+- `failure_causes`: the exceptions behind an exception, and whether a certificate was refused.
 - `lazy_module`: a module that is imported when it is first used.
 """

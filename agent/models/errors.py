@@ -7,10 +7,12 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
+
+from agent.core.failure_causes import causes, is_bad_certificate
 
 MAX_DELAY_SECONDS: Final = 86_400.0
 _MAX_SHOWN: Final = 500
@@ -63,16 +65,17 @@ class ModelError(Exception):
 
 
 def transport_error(error: BaseException, where: str, request_id: str | None = None) -> ModelError:
-    """Return the error of a request that got no response; a retry may always help."""
-    causes = list(_causes(error))
-    text = _shorten(str(causes[-1]) or type(causes[-1]).__name__)
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
+    """Return the error of a request that got no response; a retry may help, except for a certificate."""
+    found = list(causes(error))
+    text = _shorten(str(found[-1]) or type(found[-1]).__name__)
+    if any(isinstance(cause, socket.gaierror) for cause in found):
         return _unreached("dns", f"{where}: the name cannot be resolved: {text}")
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+    if any(isinstance(cause, ConnectionRefusedError) for cause in found):
         return _unreached("refused", f"{where}: the connection was refused")
-    names = {type(cause).__name__ for cause in causes}
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return _unreached("tls", f"{where}: no secure connection: {text}")
+    names = {type(cause).__name__ for cause in found}
+    if any(isinstance(cause, ssl.SSLError) for cause in found):
+        may_retry = not is_bad_certificate(error)
+        return _unreached("tls", f"{where}: no secure connection: {text}", may_retry=may_retry)
     if any("ConnectTimeout" in name for name in names):
         return _unreached("timeout", f"{where}: no connection in time", kind="timeout")
     if any("Timeout" in name for name in names):
@@ -170,17 +173,10 @@ def error_text(body: object) -> str:
     return body if isinstance(body, str) else ""
 
 
-def _unreached(code: str, message: str, kind: str = "transport") -> ModelError:
-    return ModelError(code, kind, message, may_retry=True)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+def _unreached(
+    code: str, message: str, kind: str = "transport", *, may_retry: bool = True
+) -> ModelError:
+    return ModelError(code, kind, message, may_retry=may_retry)
 
 
 def _as_text(body: Any) -> str:

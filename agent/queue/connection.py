@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from agent.core.backoff import Backoff
+from agent.core.failure_causes import is_bad_certificate
 from agent.core.ids import random_fraction
 from agent.queue.errors import LeaseLostError, QueueError, UnavailableError
 
@@ -83,6 +84,10 @@ class Connection:
                 text = response.read()
             except (OSError, http.client.HTTPException) as error:
                 self._discard(connection)
+                if is_bad_certificate(error):
+                    raise QueueError(
+                        f"the certificate of the agent at {self.url} is not valid: {error}"
+                    ) from None
                 if is_kept and not isinstance(error, TimeoutError):
                     continue
                 reason = str(error) or type(error).__name__

@@ -13,6 +13,7 @@ from agent.models.errors import ModelError
 from agent.models.protocol import Message, ModelRequest, Reply, Tool, ToolUse
 from agent.models.registry import connect, model_of
 from tests.support.model_servers import KEY, HangUp, Raw, Say, Stall, error, providing
+from tests.support.untrusted_server import untrusted_server
 
 PATIENCE_SECONDS = 60
 PROVIDERS = ["anthropic", "openai"]
@@ -441,6 +442,15 @@ def test_no_secure_connection(provider: str) -> None:
         ask(provider, server.url(provider).replace("http:", "https:"))
     assert (caught.value.code, caught.value.may_retry) == ("tls", True)
     assert not caught.value.may_have_cost
+
+
+@both
+def test_an_untrusted_certificate_is_looked_at_once(provider: str) -> None:
+    """Neither the SDK nor the step tries again: the certificate would be the same."""
+    with untrusted_server() as server, pytest.raises(ModelError) as caught:
+        ask(provider, f"{server.url}/v1")
+    assert (caught.value.code, caught.value.may_retry) == ("tls", False)
+    assert server.connections == 1
 
 
 @both

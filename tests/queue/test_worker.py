@@ -22,6 +22,7 @@ from tests.support.free_port import free_port
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.queue_bench import QueueBench
 from tests.support.server import PATIENCE_SECONDS, Running, wait_for
+from tests.support.untrusted_server import untrusted_server
 
 
 @pytest.fixture
@@ -392,3 +393,17 @@ def _program(bench: QueueBench, text: str, *arguments: str) -> "subprocess.Popen
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def test_an_agent_with_an_untrusted_certificate_ends_the_worker() -> None:
+    """Asking again and again would find the same certificate."""
+
+    @handler("untrusted")
+    def never(work: Work) -> None:
+        raise AssertionError(work)
+
+    with untrusted_server() as server:
+        worker = Worker(never, server=server.url, token="a-token")
+        with pytest.raises(QueueError, match="certificate"):
+            worker.run()
+    assert server.connections <= 2

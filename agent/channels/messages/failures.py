@@ -16,7 +16,7 @@ def as_step_failure(error: ChatError) -> DefiniteFailure | UnknownOutcomeError:
         str(error),
         code="refused" if error.is_permanent else "unreachable",
         kind="remote" if error.is_permanent else "transport",
-        may_retry=not error.is_permanent,
+        may_retry=not (error.is_permanent or error.is_untrusted),
         delay_seconds=error.retry_after_seconds,
     )
 

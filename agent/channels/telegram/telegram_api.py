@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import httpx
 
-from agent.channels.chat.chat_error import ChatError
+from agent.channels.chat.chat_error import ChatError, unreachable
 
 _CALL_SECONDS: Final = 15.0
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -51,9 +51,8 @@ class BotApi:
                 answer = await self._client.post(method, timeout=seconds, **content)
         except (httpx.HTTPError, TimeoutError) as error:
             # The text may hold the URL, and so the token.
-            raise ChatError(
-                f"Telegram cannot be reached ({type(error).__name__})",
-                may_have_happened=not isinstance(error, _NOT_SENT),
+            raise unreachable(
+                "Telegram", error, may_have_happened=not isinstance(error, _NOT_SENT)
             ) from None
         try:
             document = answer.json()

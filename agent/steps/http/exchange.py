@@ -7,12 +7,13 @@ from typing import Any, Final
 import httpcore
 import httpx
 
+from agent.core.failure_causes import is_bad_certificate
 from agent.core.files import file_descriptors
 from agent.steps.http import body_reader, redirects
 from agent.steps.http.address_policy import AddressRefusedError
 from agent.steps.http.client import HttpServices, new_client
 from agent.steps.http.response import document
-from agent.steps.http.transport_errors import described, is_bad_certificate, transport_code
+from agent.steps.http.transport_errors import described, transport_code
 from agent.steps.types.errors import DefiniteFailure, OutOfDescriptorsError, UnknownOutcomeError
 from agent.steps.types.outcome import TRUNCATED, Json, StepError
 
@@ -180,8 +181,7 @@ class Exchange:
         if file_descriptors.is_exhaustion(error):
             return OutOfDescriptorsError("an HTTP request")
         code = transport_code(error)
-        if code == "tls" and is_bad_certificate(error):
-            # A second look at the same certificate finds the same.
+        if is_bad_certificate(error):
             may_retry = False
         return DefiniteFailure(text, code=code, kind="transport", may_retry=may_retry)
 

@@ -2,11 +2,12 @@
 
 import socket
 import ssl
-from collections.abc import Iterator
 from typing import Final
 
 import httpcore
 import httpx
+
+from agent.core.failure_causes import causes
 
 _WORDS: Final = (
     (
@@ -19,7 +20,7 @@ _WORDS: Final = (
 
 def transport_code(exception: BaseException) -> str:
     """Return `dns`, `refused`, `tls`, `timeout`, or `transport` for anything else."""
-    for error in _chain(exception):
+    for error in causes(exception):
         if isinstance(error, socket.gaierror | UnicodeError):
             return "dns"
         if isinstance(error, ConnectionRefusedError):
@@ -47,22 +48,3 @@ def described(error: Exception) -> str:
         if isinstance(error, classes):
             return f"{words}: {text}".rstrip(": ")
     return f"{type(error).__name__}: {text}".rstrip(": ")
-
-
-def is_bad_certificate(exception: BaseException) -> bool:
-    """Whether the certificate of a remote was refused."""
-    return any(isinstance(error, ssl.SSLCertVerificationError) for error in _chain(exception))
-
-
-def _chain(exception: BaseException | None) -> Iterator[BaseException]:
-    """Return an exception and those that it was raised from; an exception group's members too."""
-    waiting, seen = [exception], set[int]()
-    while waiting:
-        error = waiting.pop(0)
-        if error is None or id(error) in seen:
-            continue
-        seen.add(id(error))
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            waiting += error.exceptions
-        waiting += [error.__cause__, error.__context__]

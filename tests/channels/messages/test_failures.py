@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from agent.channels.channel import DeliveryError, Notification
+from agent.channels.chat.chat_error import UNTRUSTED_SECONDS
+from agent.channels.link_signing import key_of
 from agent.channels.messages.messenger import ChannelMessenger
-from agent.config.channels import ChannelSettings
+from agent.channels.webhook import Webhook
+from agent.config.channels import (
+    ChannelSettings,
+    SlackSettings,
+    TelegramSettings,
+    WebhookSettings,
+)
 from agent.config.settings import Settings
+from agent.core.clock import Clock
 from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
 from agent.steps.types.messages import MessagePart, Recipient, Sending
@@ -17,6 +27,8 @@ from agent.store.db.database import Database
 from tests.support.chat_server import Failure, Peer
 from tests.support.slack_server import SlackServer
 from tests.support.telegram_server import BotServer
+from tests.support.untrusted_server import untrusted_server
+from tests.support.webhook_receiver import SECRET
 
 
 @pytest.fixture(params=["telegram", "slack"], scope="module")
@@ -122,3 +134,40 @@ def test_a_thread_is_written_in(server: Peer, sqlite_database: Database) -> None
     to = Recipient(server.name, identity, thread)
     _send(server.settings(), sqlite_database, to, MessagePart("hello"))
     assert server.messages[-1].thread == ("12.5" if server.name == "slack" else "12")
+
+
+@pytest.mark.parametrize("channel", ["telegram", "slack"])
+def test_a_message_to_an_untrusted_service_is_not_tried_again(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    """Its certificate would be the same; and nothing was sent."""
+    monkeypatch.setenv("TOKEN", "the-token")
+    to = Recipient(channel, "1" if channel == "telegram" else "U0123")
+    with untrusted_server() as server:
+        settings = ChannelSettings(
+            telegram=TelegramSettings(token="env:TOKEN", api_url=server.url),
+            slack=SlackSettings(bot_token="env:TOKEN", app_token="env:TOKEN", api_url=server.url),
+        )
+        with pytest.raises(DefiniteFailure) as raised:
+            _send(settings, sqlite_database, to, MessagePart("hello"))
+    assert not raised.value.may_retry
+    assert "certificate" in raised.value.error.message
+    assert server.connections == 1
+
+
+def test_a_notice_to_an_untrusted_receiver_waits_for_the_one_who_mends_it() -> None:
+    """It is not lost, and the receiver is asked seldom."""
+
+    async def deliver(url: str) -> None:
+        hook = WebhookSettings(url=url, secret="env:HOOK")
+        webhook = Webhook(hook, key_of(SECRET), Clock())
+        try:
+            await webhook.deliver(Notification("id", "task.failed", 0, None))
+        finally:
+            await webhook.close()
+
+    with untrusted_server() as server, pytest.raises(DeliveryError) as raised:
+        asyncio.run(deliver(server.url))
+    assert "certificate" in str(raised.value)
+    assert raised.value.retry_after_seconds == UNTRUSTED_SECONDS
+    assert raised.value.max_attempts is None

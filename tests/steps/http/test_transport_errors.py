@@ -6,7 +6,8 @@ import ssl
 import httpcore
 import pytest
 
-from agent.steps.http.transport_errors import described, is_bad_certificate, transport_code
+from agent.core.failure_causes import is_bad_certificate
+from agent.steps.http.transport_errors import described, transport_code
 
 
 def _raised_from(cause: BaseException) -> Exception:

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.config.models import McpSettings
+from agent.core.failure_causes import is_bad_certificate
 from agent.models.protocol import clean
 from agent.steps.agent.tools.mcp_calls import Elicitations
 from agent.steps.agent.tools.url_allow_list import may_visit
@@ -260,7 +261,7 @@ async def tools_of(sessions: Sessions, server: str) -> dict[str, Any]:
     except TimeoutError:
         raise _unreached(server, f"no answer within {seconds:g} s") from None
     except Exception as error:
-        raise _unreached(server, _reason(error)) from error
+        raise _unreached(server, _reason(error), is_final=_is_final(error)) from error
 
 
 def is_lost(error: BaseException) -> bool:
@@ -288,8 +289,9 @@ def _unreached(name: str, reason: str, *, is_final: bool = False) -> DefiniteFai
 
 
 def _is_final(error: BaseException | None) -> bool:
-    """Whether a retry cannot help: the program does not exist or cannot be run."""
-    return isinstance(error, FileNotFoundError | PermissionError | ImportError)
+    """Whether a retry cannot help: no program that can be run, or a certificate that was refused."""
+    is_missing = isinstance(error, FileNotFoundError | PermissionError | ImportError)
+    return is_missing or is_bad_certificate(error)
 
 
 def _reason(error: BaseException | None) -> str:

@@ -19,6 +19,7 @@ from agent.steps.types.outcome import Failed, Retry, Succeeded, Waiting
 from tests.support.agent_loop import answers, approved, failed, trial, uses
 from tests.support.attempt import PATIENCE_SECONDS, Trial, run
 from tests.support.free_port import free_port
+from tests.support.untrusted_server import untrusted_server
 
 SERVER = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
 PLAIN = str(Path(__file__).parents[3] / "support" / "plain_mcp_server.py")
@@ -183,6 +184,15 @@ def test_a_server_that_is_not_there(settings: McpSettings, is_final: bool, messa
     outcome = run(asking(["done"], settings, ["double"]).attempt())
     assert isinstance(outcome, Failed if is_final else Retry), outcome
     assert message in outcome.error.message
+
+
+def test_a_server_with_an_untrusted_certificate() -> None:
+    """It ends the step: a second look at the same certificate finds the same."""
+    with untrusted_server() as server:
+        settings = McpSettings(url=f"{server.url}/mcp")
+        outcome = run(asking(["done"], settings, ["double"]).attempt())
+    assert isinstance(outcome, Failed), outcome
+    assert "certificate" in outcome.error.message
 
 
 def test_tools_that_are_not_allowed(did: Path) -> None:
