@@ -144,6 +144,13 @@ class UnboundedThreads:
             del loop, future, function, result, error
 
 
+class LoopEndedError(RuntimeError):
+    """The event loop that runs a coroutine has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("the event loop that runs this has ended")
+
+
 class LoopBridge:
     """Runs coroutines in another thread's event loop, for coroutines of the loop that made it.
 
@@ -166,7 +173,8 @@ class LoopBridge:
     async def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine in the other loop and return its result; cancel it if this is cancelled.
 
-        Raises `RuntimeError`, and does not run the coroutine, when the other loop is closed.
+        Raises `LoopEndedError` when the other loop is closed, and does not run the coroutine then, or
+        when it ends meanwhile.
         """
         crossing = _Crossing(coroutine, self._here.create_future())
         self._calls.append(crossing)
@@ -177,7 +185,7 @@ class LoopBridge:
                 self._is_call_posted = False
                 self._calls.remove(crossing)
                 coroutine.close()
-                raise RuntimeError("the event loop that runs this has ended")
+                raise LoopEndedError
         try:
             result: Result = await crossing.future
         except asyncio.CancelledError:
@@ -208,7 +216,8 @@ class LoopBridge:
             task = crossing.task
             assert task is not None
             if task.cancelled():
-                crossing.future.cancel()
+                # By its loop, which ends: a caller that is cancelled waits for nothing.
+                _resolve(crossing.future, None, LoopEndedError())
             elif (error := task.exception()) is not None:
                 _resolve(crossing.future, None, error)
             else:

@@ -28,18 +28,26 @@ _PROBE_PAUSES: Final = (0.2, 0.5, 1.0)
 
 
 def open_database(settings: Settings, on_note: Callable[[str], None] | None = None) -> Database:
-    """Open, create or upgrade the database, for a long-running process."""
+    """Open, create or upgrade the database, for a long-running process.
+
+    It waits for a server that is starting, and says so. A server that never responded may be a wrong
+    address.
+    """
     backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    has_noted = False
     while True:
         try:
             return bootstrap.open_database(settings, create=True, on_note=on_note)
         except StoreError as error:
-            # A server that never responded may be a wrong address.
-            is_transient = error.fault is Fault.BUSY or (
-                error.fault is Fault.LOST and _responds(settings)
+            is_starting = error.fault is Fault.LOST and _is_starting(settings, has_noted)
+            is_transient = is_starting or (
+                error.fault is Fault.BUSY or (error.fault is Fault.LOST and _responds(settings))
             )
             if not is_transient or isinstance(error, OlderWorkersError):
                 raise
+            if is_starting and on_note is not None and not has_noted:
+                on_note(f"waiting for the database: {error.message}")
+            has_noted = has_noted or is_starting
             time.sleep(_pause_after(error, backoff))
 
 
@@ -66,6 +74,14 @@ def _pause_after(error: StoreError, backoff: Backoff) -> float:
     seconds = backoff.next_seconds()
     log.warning("start.repeated", fault=str(error.fault), error=error.message, seconds=seconds)
     return seconds
+
+
+def _is_starting(settings: Settings, was_starting: bool) -> bool:
+    if Database(settings.database_url).is_sqlite:
+        return False
+    from agent.store.db import postgres
+
+    return postgres.is_starting(settings.database_url, was_starting=was_starting)
 
 
 def _responds(settings: Settings) -> bool:

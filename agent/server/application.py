@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
-from agent.core.thread_bridge import LoopBridge, ThreadBridge
+from agent.core.thread_bridge import LoopBridge, LoopEndedError, ThreadBridge
 from agent.server.access.failed_auth_limiter import FailedAuthLimiter
 from agent.server.access.sessions import Sessions, cookie_name
 from agent.server.access.tokens import Tokens
@@ -278,8 +278,12 @@ class _ResponseHeaders:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 self._metrics.count_response(message["status"])
                 headers = message.get("headers", [])
                 message["headers"] = [*headers, (b"x-content-type-options", b"nosniff")]
@@ -290,4 +294,11 @@ class _ResponseHeaders:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            # The server's grace is over; after the head of a response the connection ends.
+            if has_begun:
+                raise
+            problem = problem_of(LoopEndedError())
+            await problem.response()(scope, receive, send_with_headers)

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.approvals.permission import NotAllowedError
 from agent.core.logs.log_limit import LogLimit
+from agent.core.thread_bridge import LoopEndedError
 from agent.store.db.database import StoreError
 from agent.store.db.dialect import Fault
 from agent.store.db.json_values import NotPlainJsonError
@@ -173,7 +174,7 @@ def _store_problem(error: StoreError) -> Problem:
             return Problem(422, "invalid", error.message, errors=[error.message])
         case Fault.UNREACHABLE:
             detail = "value unavailable: its store is unreachable at the moment"
-        case Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY | Fault.REPLACED:
+        case Fault.BUSY | Fault.LOST | Fault.FULL | Fault.READONLY | Fault.REPLACED | Fault.CORRUPT:
             detail = "the database cannot be used at the moment"
         case _:
             return _defect(error)
@@ -216,5 +217,8 @@ _PROBLEMS: Final[dict[type, Callable[[Any], Problem]]] = {
         400, "bad-request", "the client disconnected before its request was complete"
     ),
     StoreError: _store_problem,
+    LoopEndedError: lambda _: retry_later(
+        503, "stopping", "the agent has stopped meanwhile: whether this was done is not known", 5
+    ),
 }
 """Errors that a caller can cause or that pass, by class."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.core import thread_bridge
-from agent.core.thread_bridge import LoopBridge, ThreadBridge, UnboundedThreads
+from agent.core.thread_bridge import LoopBridge, LoopEndedError, ThreadBridge, UnboundedThreads
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -222,6 +222,22 @@ def test_a_cancelled_caller_cancels_the_coroutine(other_loop: asyncio.AbstractEv
     assert cancelled.wait(10)
 
 
+def test_a_loop_that_ends_says_so(other_loop: asyncio.AbstractEventLoop) -> None:
+    """It cancels what runs in it; its caller was not cancelled, and gets an error."""
+
+    async def cancelled() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def call() -> None:
+        with pytest.raises(LoopEndedError):
+            await LoopBridge(other_loop).run(cancelled())
+
+    asyncio.run(call())
+
+
 def test_a_closed_loop_runs_nothing() -> None:
     """The caller gets an error instead of waiting for ever, each time."""
     closed = asyncio.new_event_loop()
@@ -233,7 +249,7 @@ def test_a_closed_loop_runs_nothing() -> None:
     async def call() -> None:
         bridge = LoopBridge(closed)
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="has ended"):
+            with pytest.raises(LoopEndedError, match="has ended"):
                 await bridge.run(never())
 
     asyncio.run(call())

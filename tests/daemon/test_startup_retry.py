@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,45 @@ def test_opening_is_retried_after_a_lost_session(
     with structlog.testing.capture_logs() as logs:
         startup_retry.open_database(settings).connect("reader").close()
     assert [entry["fault"] for entry in logs] == ["lost"]
+
+
+# A process of its own: libpq's ping keeps every other thread of this one from running.
+STARTING = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+fields = b"SFATAL\\0VFATAL\\0C57P03\\0Mthe database system is starting up\\0\\0"
+while True:
+    client, _ = listener.accept()
+    with client:
+        client.recv(65536)
+        client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+"""
+
+
+def test_a_server_that_starts_is_waited_for(postgres_url: str, tmp_path: Path) -> None:
+    """With a line that says so; then the start goes on."""
+    base, _, directory = postgres_url.partition("?host=")
+    address = tmp_path / ".s.PGSQL.5432"
+    command = [sys.executable, "-c", STARTING, str(address)]
+    notes: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starting:
+        assert starting.stdout is not None
+        assert starting.stdout.readline() == "ready\n"
+
+        def on_note(line: str) -> None:
+            notes.append(line)
+            starting.kill()
+            address.unlink()
+            address.symlink_to(Path(directory) / address.name)
+
+        settings = Settings(database=DatabaseSettings(url=f"{base}?host={tmp_path}"))
+        migrate.check(startup_retry.open_database(settings, on_note))
+    (note,) = notes
+    assert note.startswith("waiting for the database: cannot connect to PostgreSQL")
+    assert note.endswith("FATAL: the database system is starting up")
 
 
 def test_an_unreachable_server_ends_the_start(tmp_path: Path) -> None:

@@ -263,6 +263,13 @@ class PostgresConnection(Connection):
         raise StoreError(fault, message) from error
 
 
+def is_starting(url: str, *, was_starting: bool) -> bool:
+    """Whether a server rejects connections because it starts; one that did may be silent for a moment."""
+    given = _unless_given(url, connect_timeout=_CONNECT_SECONDS)
+    state = pq.PGconn.ping(conninfo.make_conninfo(url, **given).encode())
+    return state == pq.Ping.REJECT or (was_starting and state == pq.Ping.NO_RESPONSE)
+
+
 def environment(url: str) -> dict[str, str]:
     """Return a URL as the environment variables that PostgreSQL's own programs read."""
     return {

@@ -45,6 +45,7 @@ class ExternalWorkers:
         self._pending: dict[WorkPart, asyncio.Future[WorkResult]] = {}
         self._waiters: list[_Waiter] = []
         self._is_stopping = False
+        self._failure: Exception | None = None
         self._looked_at = float("-inf")
         self._later: asyncio.TimerHandle | None = None
 
@@ -84,6 +85,8 @@ class ExternalWorkers:
                 self._waiters.remove(waiter)
 
     async def _commit(self, part: WorkPart) -> WorkResult:
+        if self._failure is not None:
+            raise self._failure
         future: asyncio.Future[WorkResult] = asyncio.get_running_loop().create_future()
         self._pending[part] = future
         self._outbox.add_work(part)
@@ -137,6 +140,14 @@ class ExternalWorkers:
         self._looked_at = self._clock.monotonic()
         for waiter in self._waiters:
             waiter.event.set()
+
+    def fail(self, error: Exception) -> None:
+        """Let every call fail, now and later: the worker has ended without a commit."""
+        self._failure = error
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)
+        self.stop()
 
     def stop(self) -> None:
         """Let waiting claims end."""

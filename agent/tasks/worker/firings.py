@@ -26,6 +26,12 @@ class PendingFirings:
         """Drop a caller that has given up; its plan is applied all the same."""
         self._waiting.pop(id(update), None)
 
+    def fail(self, error: Exception) -> None:
+        """Let every caller fail: the worker has ended without a commit."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
     def resolve(self, fired: Iterable[tuple[TriggerUpdate, FireResult]]) -> None:
         """Give callers the results of their plans, after the commit."""
         for update, result in fired:

@@ -22,6 +22,12 @@ class Submitters:
         """Drop a submitter that has given up."""
         self._waiting.pop(proposed_id, None)
 
+    def fail(self, error: Exception) -> None:
+        """Let every submitter fail: the worker has ended without a commit."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
     def resolve(self, created: Mapping[str, str], refused: Mapping[str, str]) -> None:
         """Give submitters the ids or the refusals of their submissions, after the commit."""
         for proposed_id, task_id in created.items():

@@ -141,6 +141,7 @@ class Worker:
 
     async def submit(self, submission: Submission) -> str:
         """Create a task and return its id once that is durable."""
+        self._raise_failure()
         future = self.submitters.await_task(submission.task_id)
         self.outbox.add_submission(submission)
         self._wakeup.set()
@@ -154,6 +155,7 @@ class Worker:
 
     async def fire(self, update: TriggerUpdate) -> FireResult:
         """Apply a plan for a trigger with the next commit; return its result once that is durable."""
+        self._raise_failure()
         future = self.firings.await_result(update)
         self.outbox.add_trigger_update(update)
         self._wakeup.set()
@@ -208,7 +210,10 @@ class Worker:
                 await shutdown.shut_down(self)
                 if self._outdated is not None:
                     raise self._outdated
-            except StoreError:
+            except StoreError as error:
+                self._failure = error
+                for callers in (self.submitters, self.firings, self.external_workers):
+                    callers.fail(error)
                 await shutdown.abandon(self)
                 raise
 
@@ -217,10 +222,13 @@ class Worker:
         self._failure = error
         self._wakeup.set()
 
-    async def _run_once(self) -> None:
-        """Poll if there is a reason to, commit if there is a reason to, else wait for one."""
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+    async def _run_once(self) -> None:
+        """Poll if there is a reason to, commit if there is a reason to, else wait for one."""
+        self._raise_failure()
         if self._sender.unconfirmed is not None and self.outbox.is_empty:
             # Attempts that end at once fill a batch that is sent before the last one is confirmed.
             await asyncio.sleep(0)

@@ -132,10 +132,14 @@ def test_a_removed_lock_file_is_replaced(sqlite_database: Database) -> None:
     new.close()
 
 
+_INSERT = "INSERT INTO request_keys (key, request_hash, created_at) VALUES (:key, '', :number)"
+
+
 def rows_of(database: Database) -> list[int]:
     """Return what the tests below have written."""
     with database.connect("reader") as connection:
-        return [n for (n,) in connection.query("SELECT n FROM it ORDER BY n")]
+        rows = connection.query("SELECT created_at FROM request_keys ORDER BY created_at")
+    return [number for (number,) in rows]
 
 
 def insert(database: Database, *numbers: int) -> None:
@@ -143,8 +147,7 @@ def insert(database: Database, *numbers: int) -> None:
     with database.connect("writer") as connection:
         for number in numbers:
             with connection.transaction():
-                connection.execute("CREATE TABLE IF NOT EXISTS it (n bigint)")
-                connection.execute("INSERT INTO it VALUES (:n)", n=number)
+                connection.execute(_INSERT, key=str(number), number=number)
 
 
 @pytest.fixture
@@ -252,7 +255,7 @@ def test_the_log_of_a_file_that_was_replaced_is_set_aside(
     backup.write(sqlite_database, good)
     with sqlite_database.connect("worker") as connection:
         with connection.transaction():
-            connection.execute("INSERT INTO it VALUES (2)")
+            connection.execute(_INSERT, key="2", number=2)
         good.rename(path)
         with pytest.raises(StoreError, match=r"is kept as (.*-wal)$") as raised:
             connection.check_file()
