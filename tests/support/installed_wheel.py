@@ -30,7 +30,7 @@ def install(directory: Path) -> Path:
             shutil.copy(source, clone / name)
     build = ["wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(directory), str(clone)]
     subprocess.run([*_PIP, *build], check=True)
-    (wheel,) = directory.glob("agent-*.whl")
+    (wheel,) = directory.glob("stepwarden-*.whl")
     environment = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     python = environment / "bin" / "python"
@@ -44,7 +44,7 @@ def install(directory: Path) -> Path:
 def _link_libraries(site: Path) -> None:
     for directory in (Path(path) for path in sys.path if path.endswith("site-packages")):
         for library in directory.iterdir():
-            is_ours = library.name == "agent" or library.name.startswith(("agent-", "__editable__"))
+            is_ours = library.name == "agent" or library.name.startswith(("agent-", "stepwarden-", "__editable__"))
             if is_ours or library.suffix == ".pth" or library.name == "__pycache__":
                 continue
             if not (site / library.name).exists():
