@@ -44,7 +44,8 @@ def install(directory: Path) -> Path:
 def _link_libraries(site: Path) -> None:
     for directory in (Path(path) for path in sys.path if path.endswith("site-packages")):
         for library in directory.iterdir():
-            is_ours = library.name == "agent" or library.name.startswith(("agent-", "stepwarden-", "__editable__"))
+            ours = ("agent-", "stepwarden-", "__editable__")
+            is_ours = library.name == "agent" or library.name.startswith(ours)
             if is_ours or library.suffix == ".pth" or library.name == "__pycache__":
                 continue
             if not (site / library.name).exists():
