@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from agent.cli import session
+from agent.cli import invocation, session
 from agent.cli.options import JsonOption
 from agent.cli.parameters import Option
 
@@ -48,11 +48,32 @@ def list_triggers(
     if as_json:
         terminal.print_json(triggers)
     elif not triggers:
-        name = {"schedule": "schedules", "watch": "watchers"}.get(kind or "", "triggers")
-        key = f"`on: {kind}:`" if kind else "`on: schedule:` or `on: watch:`"
-        terminal.print_line(f"no {name} yet: a workflow defines them under {key}")
+        terminal.print_line(_no_triggers(kind))
     else:
         print_list(triggers)
+
+
+def _no_triggers(kind: str | None) -> str:
+    """Return what to say of an empty list: an agent that has just started reads its files first."""
+    name = {"schedule": "schedules", "watch": "watchers"}.get(kind or "", "triggers")
+    if invocation.server_url() is None:
+        from agent.daemon import workflow_overview
+        from agent.triggers.specs import triggers_of
+
+        graphs = workflow_overview.graphs_of(workflow_overview.scan(session.settings()))
+        defined = [
+            trigger.id
+            for graph in graphs.values()
+            for trigger in triggers_of(graph)
+            if kind in (None, trigger.kind)
+        ]
+        if defined:
+            return (
+                f"no {name} are recorded yet; the workflow files define {', '.join(sorted(defined))}:"
+                f" `{invocation.program()} up` records them within seconds of its start"
+            )
+    key = f"`on: {kind}:`" if kind else "`on: schedule:` or `on: watch:`"
+    return f"no {name} yet: a workflow defines them under {key}"
 
 
 def show_trigger(text: str, kind: str, limit: int, *, as_json: bool) -> None:

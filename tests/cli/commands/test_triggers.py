@@ -140,3 +140,14 @@ def test_a_poll_that_runs_is_not_a_time_of_the_past(cli: Cli, database: Database
         connection.execute("UPDATE triggers SET next_at = :at", at=database.clock.now() - 10**8)
     assert "next poll now" in cli("watchers", "show", "lines").out
     assert " ago)" not in cli("watchers").out
+
+
+def test_triggers_that_no_agent_has_recorded_yet_are_named(cli: Cli) -> None:
+    """An agent that has just started reads its files first: to say that there are none would be wrong."""
+    cli("db", "upgrade")
+    assert "no watchers yet: a workflow defines them" in cli("watchers").out
+    cli.write("workflows/report.yaml", WORKFLOW)
+    assert "the workflow files define report:lines: `agent up` records them" in cli("watchers").out
+    assert "define report:daily, report:hourly:" in cli("schedules").out
+    assert "define report:daily, report:hourly, report:lines:" in cli("triggers").out
+    assert cli("watchers", "--json").json == []
