@@ -22,6 +22,8 @@ TOLERANCE_SECONDS: Final = 300
 MIN_SECRET_BYTES: Final = 16
 """Shorter secrets can be guessed by brute force."""
 _MAX_ID_CHARACTERS: Final = 300
+_FORM: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 1_000
 
 
 class SignatureError(Exception):
@@ -56,7 +58,8 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now_us: int)
     ).digest()
     expected = "v1," + base64.b64encode(digest).decode()
     _check_any(headers.get(f"{prefix}-signature", "").split(" "), expected)
-    return Delivery(delivery_id, _text_in(_parsed(body), "type"), _parsed(body))
+    parsed = _parsed(headers, body)
+    return Delivery(delivery_id, _text_in(parsed, "type"), parsed)
 
 
 def _github(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) -> Delivery:
@@ -68,7 +71,7 @@ def _github(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) 
         raise SignatureError("the header x-github-delivery is missing")
     event = headers.get("x-github-event")
     reply = {"task": None} if event == "ping" else None
-    return Delivery(delivery_id, event, _github_payload(headers, body), reply)
+    return Delivery(delivery_id, event, _parsed(headers, body), reply)
 
 
 def _stripe(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -> Delivery:
@@ -78,7 +81,7 @@ def _stripe(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) -
     _check_time(stamp, now_us)
     expected = _hex(secret, f"{stamp}.".encode() + body)
     _check_any([value for name, _, value in parts if name == "v1"], expected)
-    parsed = _parsed(body)
+    parsed = _parsed(headers, body)
     delivery_id = _text_in(parsed, "id")
     if delivery_id is None:
         raise SignatureError("the event has no id")
@@ -91,7 +94,7 @@ def _slack(secret: str, headers: Mapping[str, str], body: bytes, now_us: int) ->
     _check_time(stamp, now_us)
     expected = "v0=" + _hex(secret, f"v0:{stamp}:".encode() + body)
     _check_any([headers.get("x-slack-signature", "")], expected)
-    parsed = _parsed(body)
+    parsed = _parsed(headers, body)
     kind = _text_in(parsed, "type")
     reply = None
     if kind == "url_verification" and isinstance(parsed, dict):
@@ -108,7 +111,7 @@ def _token(secret: str, headers: Mapping[str, str], body: bytes, _now_us: int) -
         token = headers.get("x-webhook-token", "")
     _check_any([token.strip()], secret)
     delivery_id = headers.get("webhook-id") or headers.get("idempotency-key")
-    return Delivery(delivery_id or None, None, _parsed(body))
+    return Delivery(delivery_id or None, None, _parsed(headers, body))
 
 
 PRESETS: Final[dict[str, Verify]] = {
@@ -166,25 +169,27 @@ def _check_time(stamp: str, now_us: int) -> None:
         raise SignatureError("the delivery's timestamp is more than five minutes off")
 
 
-def _parsed(body: bytes) -> Any:
-    """Return a body as JSON if it is JSON, else as text."""
+def _parsed(headers: Mapping[str, str], body: bytes) -> Any:
+    """Return a body as JSON, else as the fields of a form, else as text.
+
+    JSON first: some programs name a form whatever they send. A form whose only field is `payload`, as GitHub and
+    Slack send, is what that field contains.
+    """
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        return body.decode("utf-8", errors="replace")
-
-
-def _github_payload(headers: Mapping[str, str], body: bytes) -> Any:
-    """Return the payload, which GitHub sends as JSON or as the field `payload` of a form."""
-    media = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/x-www-form-urlencoded":
-        return _parsed(body)
+        text = body.decode("utf-8", errors="replace")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        return text
     try:
-        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=10)
+        fields = parse_qs(
+            text, keep_blank_values=True, strict_parsing=True, max_num_fields=_MOST_FIELDS
+        )
     except ValueError:
-        return _parsed(body)
-    payload = fields.get("payload", [])
-    return _parsed(payload[0].encode()) if len(payload) == 1 else _parsed(body)
+        return text
+    if fields.keys() == {"payload"} and len(fields["payload"]) == 1:
+        return _parsed({}, fields["payload"][0].encode())
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
 def _text_in(parsed: Any, name: str) -> str | None:

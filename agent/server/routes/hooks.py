@@ -43,7 +43,7 @@ _refusals = LogLimit(most=10, window_seconds=60.0)
     },
     openapi_extra={
         "requestBody": {
-            "description": "The delivery: JSON, or any other text.",
+            "description": "The delivery: JSON, a form, or any other text.",
             "content": {"application/json": {"schema": {}, "example": {"type": "invoice.paid"}}},
         }
     },

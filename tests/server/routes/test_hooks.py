@@ -192,9 +192,10 @@ def test_senders_tests_are_answered(client: httpx.Client, sender: httpx.Client) 
 
 
 def test_deliveries_that_are_not_json(client: httpx.Client, sender: httpx.Client) -> None:
-    """A form's text is stored unchanged; a body that cannot be stored is refused."""
-    body = b"command=%2Fdeploy&text=now"
-    accepted = _deliver(sender, "slack", sign("slack", body), body)
+    """A text is stored unchanged, also one that is called a form; a body that cannot be stored is refused."""
+    body = b"deploy it & now"
+    headers = {**sign("slack", body), "Content-Type": _FORM}
+    accepted = _deliver(sender, "slack", headers, body)
     trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
     assert trigger["body"] == body.decode()
     bad = b'{"a": "\\u0000"}'
@@ -244,6 +245,35 @@ def test_svix_headers(client: httpx.Client, sender: httpx.Client) -> None:
     assert trigger["id"] == "svix-1"
     mixed = {**own, "webhook-id": "svix-2"}
     assert _deliver(sender, "standard", mixed).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "parsed", "event"),
+    [
+        (
+            b"command=%2Fdeploy&text=now%20%C3%A4&response_url=https%3A%2F%2Fslack&text2=",
+            {"command": "/deploy", "text": "now ä", "response_url": "https://slack", "text2": ""},
+            None,
+        ),
+        (
+            urlencode(
+                {"payload": '{"type": "block_actions", "actions": [{"value": "7"}]}'}
+            ).encode(),
+            {"type": "block_actions", "actions": [{"value": "7"}]},
+            "block_actions",
+        ),
+        (b"a=1&a=2", {"a": ["1", "2"]}, None),
+        (b'{"amount": 8}', {"amount": 8}, None),
+    ],
+)
+def test_a_form_of_slack_can_be_read_in_templates(
+    client: httpx.Client, sender: httpx.Client, body: bytes, parsed: object, event: str | None
+) -> None:
+    """The fields of a slash command, the JSON of a button; JSON that is called a form is JSON."""
+    headers = {**sign("slack", body), "Content-Type": f"{_FORM}; charset=utf-8"}
+    accepted = _deliver(sender, "slack", headers, body)
+    trigger = client.get(f"/api/v1/tasks/{accepted.json()['task']}").json()["trigger"]
+    assert (trigger["body"], trigger["event"]) == (parsed, event)
 
 
 def test_a_form_of_github_is_parsed(client: httpx.Client, sender: httpx.Client) -> None:
