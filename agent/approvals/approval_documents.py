@@ -1,6 +1,7 @@
 """Approvals as people and programs see them: one document for every surface."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from agent.core.clock import to_iso
@@ -21,6 +22,7 @@ def list_approvals(
     *,
     is_all: bool = False,
     task_id: str | None = None,
+    task_ids: Sequence[str] | None = None,
     limit: int = 100,
     after: str | None = None,
     like: str | None = None,
@@ -30,7 +32,13 @@ def list_approvals(
     `after` is the last id of the page before. `like` selects ids that begin or end with it.
     """
     listed = store.listed(
-        connection, is_all=is_all, task_id=task_id, limit=limit, after=after, like=like
+        connection,
+        is_all=is_all,
+        task_id=task_id,
+        task_ids=task_ids,
+        limit=limit,
+        after=after,
+        like=like,
     )
     return [_document(connection, *entry) for entry in listed]
 

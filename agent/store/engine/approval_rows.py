@@ -182,8 +182,9 @@ def listed(
     connection: Connection,
     *,
     is_all: bool,
-    task_id: str | None,
     limit: int,
+    task_id: str | None = None,
+    task_ids: Sequence[str] | None = None,
     after: str | None = None,
     like: str | None = None,
 ) -> list[tuple[ApprovalRow, str, str, str, int]]:
@@ -197,6 +198,9 @@ def listed(
     if task_id is not None:
         conditions.append("a.task_id = :task_id")
         params["task_id"] = task_id
+    if task_ids is not None:
+        conditions.append(f"a.task_id IN {connection.sql.ids('task_ids')}")
+        params["task_ids"] = json.dumps(list(task_ids))
     if after is not None:
         conditions.append(f"a.id {'<' if is_all else '>'} :after")
         params["after"] = after

@@ -216,12 +216,22 @@ def tasks(connection: Connection, task_ids: list[str]) -> list[Found]:
 
 
 def version(connection: Connection, task_id: str) -> tuple[Any, ...] | None:
-    """Return a value that changes whenever a task or one of its children does; None without a task."""
+    """Return a value that changes whenever a task or one below it does; None without a task.
+
+    Children, and their own as long as they are open: below a task that has ended nothing changes.
+    """
+    kinds = "s.kind IN ('workflow', 'agent')"
     rows = connection.query(
-        "SELECT t.event_seq, t.status, (SELECT sum(c.event_seq) FROM steps AS s"
-        " JOIN tasks AS c ON c.parent_step_id = s.id WHERE s.task_id = t.id"
-        " AND s.kind IN ('workflow', 'agent')), (SELECT max(w.version) FROM workflows AS w"
-        " WHERE w.name = t.workflow_name) FROM tasks AS t WHERE t.id = :id",
+        "WITH RECURSIVE below(id, status, event_seq) AS ("
+        "SELECT c.id, c.status, c.event_seq FROM steps AS s"
+        f" JOIN tasks AS c ON c.parent_step_id = s.id WHERE s.task_id = :id AND {kinds}"
+        " UNION ALL SELECT c.id, c.status, c.event_seq FROM below AS b"
+        f" JOIN steps AS s ON s.task_id = b.id AND {kinds}"
+        " JOIN tasks AS c ON c.parent_step_id = s.id"
+        " WHERE b.status IN ('pending', 'running', 'paused'))"
+        " SELECT t.event_seq, t.status, (SELECT sum(event_seq) FROM below),"
+        " (SELECT max(w.version) FROM workflows AS w WHERE w.name = t.workflow_name)"
+        " FROM tasks AS t WHERE t.id = :id",
         id=task_id,
     )
     return tuple(rows[0]) if rows else None

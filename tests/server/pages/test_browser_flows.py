@@ -3,17 +3,19 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from agent.core.logs import audit
+from agent.store.read import overview
 from tests.support.browser import viewing
 from tests.support.page_forms import send
 from tests.support.sample_dashboard import CHOICE, PAY_INVOICE, TRIP, question_of
 from tests.support.sample_workflows import SIGNALLED
-from tests.support.server import Running
+from tests.support.server import Running, wait_for
 
 TRANSFER = """\
 name: transfer
@@ -35,6 +37,14 @@ steps:
         creditor: {name: "Müller & Söhne GmbH", iban: DE02120300000000202051, bic: BYLADEM1001}
         reference: RE-4711
 """
+INNER = """\
+name: inner
+steps:
+  go: {wait: {signal: go}}
+  ask: {depends_on: [go], approval: {message: "Go on below?"}}
+"""
+MIDDLE = "name: middle\nsteps: {call: {workflow: inner}}\n"
+OUTER = "name: outer\nsteps: {call: {workflow: middle}}\n"
 DAYS = """\
 name: count-days
 steps:
@@ -45,7 +55,7 @@ output: "{{ steps.ask.output.value }}"
 
 @pytest.fixture(scope="module", autouse=True)
 def _workflows(running: Running) -> None:
-    for text in (PAY_INVOICE, TRIP, CHOICE, SIGNALLED, TRANSFER, DAYS):
+    for text in (PAY_INVOICE, TRIP, CHOICE, SIGNALLED, TRANSFER, DAYS, INNER, MIDDLE, OUTER):
         running.add_workflow(text)
 
 
@@ -146,6 +156,36 @@ def test_a_number_is_asked_for_in_a_number_field(
         page.get_by_role("button", name="Answer").click()
         expect(page.locator(".notice.done")).to_contain_text("Answered")
     assert running.wait_for_task(client, task_id, "succeeded")["output"] == 1000
+
+
+def test_a_task_shows_what_those_below_it_ask(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """The question of a child's child appears on the page, links to its task, and is answered there."""
+    task_id = str(client.post("/api/v1/workflows/outer/tasks").json()["id"])
+
+    def inner() -> dict[str, Any] | None:
+        found = client.get("/api/v1/tasks", params={"workflow": "inner", "status": "running"})
+        return next((each for each in found.json()["tasks"] if each["activity"] == "waiting"), None)
+
+    def version() -> Any:
+        with running.database.connect("reader") as connection:
+            return overview.version(connection, task_id)
+
+    below, before = wait_for(inner)["id"], version()
+    with viewing(browser, running) as viewer:
+        page = viewer.open(f"/tasks/{task_id}")
+        expect(page.get_by_text("waits for its child task").first).to_be_visible()
+        assert client.post(f"/api/v1/tasks/{below}/signals/go").is_success
+        card = page.get_by_role("article").filter(has_text="Go on below?")
+        expect(card).to_contain_text("The child task inner asks in ask")
+        assert version() != before, "the page is rendered again for what happens below"
+        expect(card.get_by_role("link", name="inner")).to_have_attribute("href", f"/tasks/{below}")
+        expect(card.locator('a[href^="/questions/"]')).to_be_visible()
+        card.get_by_role("button", name="Approve").click()
+        expect(page.locator(".notice")).to_contain_text("Approved")
+        expect(page).to_have_url(re.compile(task_id))
+    running.wait_for_task(client, task_id, "succeeded")
 
 
 def test_choose_deny_and_defer(browser: Browser, running: Running, client: httpx.Client) -> None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from agent.approvals import approval_documents
 from agent.core.clock import to_iso
-from agent.core.waits import Signal, Timer, asks_person, from_document
+from agent.core.waits import Child, Signal, Timer, asks_person, from_document
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
 from agent.server.pages.framework.renderings import by_task
@@ -15,7 +15,7 @@ from agent.server.pages.tasks.step_list import step_list
 from agent.server.pages.tasks.task_commands import offered_commands
 from agent.server.pages.tasks.task_drawings import add_durations, task_graph, task_timeline
 from agent.store.db.database import Connection
-from agent.store.read import overview, step_views
+from agent.store.read import overview, step_views, task_list
 from agent.tasks.read_models import (
     isolated_steps,
     person_waits,
@@ -45,12 +45,14 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
     failed = _failed_step(task)
     steps = step_list(task)
     budget = _budget(connection, task, request.context.graphs)
+    below = [] if task["ended_at"] else task_list.open_descendants(connection, [task_id])
+    family = [task_id, *(row["id"] for row in below)]
     return {
         "task": task,
         "steps": steps,
         "graph": task_graph(task),
         "timeline": task_timeline(task, now),
-        "cards": question_cards.cards(connection, request, _questions(connection, task)),
+        "cards": question_cards.cards(connection, request, _questions(connection, task, family)),
         "deferrals": question_cards.DEFERRALS,
         "unknown_effects": task_documents.unknown_effects(connection, task),
         "failed": failed,
@@ -64,16 +66,16 @@ def task_page(connection: Connection, request: PageRequest) -> Document:
         ],
         "commands": offered_commands(connection, task, request),
         "events": _events(connection, task_id),
-        "live_tasks": [task_id, *(child["id"] for child in task["children"])],
+        "live_tasks": list(dict.fromkeys([*family, *(child["id"] for child in task["children"])])),
         "every_seconds": None if task["ended_at"] else _REFRESH_SECONDS,
     }
 
 
-def _questions(connection: Connection, task: Document) -> list[Document]:
-    """Return the open questions of a task that has not ended."""
+def _questions(connection: Connection, task: Document, family: list[str]) -> list[Document]:
+    """Return the open questions of a task that has not ended, and of those below it."""
     if task["ended_at"] is not None:
         return []
-    return approval_documents.list_approvals(connection, task_id=task["id"], limit=20)
+    return approval_documents.list_approvals(connection, task_ids=family, limit=20)
 
 
 def _failed_step(task: Document) -> Document | None:
@@ -113,7 +115,9 @@ def _waits(task: Document) -> list[Document]:
         elif isinstance(on, Timer) and not on.store_error and not on.turn_after:
             waits.append({"step": wait["step"], "text": "is due", "at": to_iso(on.at)})
         elif not asks_person(on):
-            waits.append({"step": wait["step"], "text": step_words.waiting(wait), "at": None})
+            child_id = on.task_id if isinstance(on, Child) else None
+            text = step_words.waiting(wait)
+            waits.append({"step": wait["step"], "text": text, "at": None, "child": child_id})
     return waits
 
 
