@@ -1,4 +1,4 @@
-"""The removal of old tasks and firings."""
+"""The removal of old tasks and firings, and of versions of workflows without a task."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -24,11 +24,23 @@ PRUNED: Final = (
     "artifacts",
     "request_keys",
     "memories",
+    "versions",
 )
 """The rows that a prune removes."""
 _ENDED: Final = ("succeeded", "failed", "canceled")
 _SKEW_US: Final = 600 * 1_000_000
 _OLD_EVENTS: Final = "task_id IS NULL AND at < :before"
+_OLD_VERSIONS: Final = (
+    "EXISTS (SELECT 1 FROM workflows AS n WHERE n.name = workflows.name"
+    " AND n.version > workflows.version AND n.created_at < :before)"
+    " AND NOT EXISTS (SELECT 1 FROM triggers AS t LEFT JOIN firings AS f"
+    " ON f.trigger_id = t.id AND f.status = 'queued' WHERE t.workflow = workflows.name"
+    " AND workflows.version IN (t.workflow_version, f.workflow_version))"
+    " AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.workflow_name = workflows.name"
+    " AND t.workflow_version = workflows.version"
+)
+"""Versions that newer ones replaced before an instant, and that nothing refers to. The newest one stays: tasks start from
+it, and its number is not given twice."""
 _OLD_WORKERS: Final = (
     "(dead = 1 OR ended_at IS NOT NULL) AND coalesce(ended_at, started_at) < :before"
     " AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.owner = workers.id)"
@@ -69,6 +81,13 @@ def prune_in_steps(connection: Connection, before_us: int) -> Iterator[tuple[str
     # After the tasks: a forgotten memory stays as long as the task that wrote it.
     for count in memory_rows.prune_in_steps(connection, before_us):
         yield "memories", count
+    # After the tasks and triggers that started from them. Not a version that a task may be starting from right now.
+    with connection.transaction():
+        removed = connection.execute(
+            f"DELETE FROM workflows WHERE {_OLD_VERSIONS})",
+            before=min(before_us, now_us - _SKEW_US),
+        )
+    yield "versions", removed
 
 
 def preview(connection: Connection, before_us: int) -> "tuple[dict[str, int], Retained]":
@@ -89,6 +108,7 @@ def preview(connection: Connection, before_us: int) -> "tuple[dict[str, int], Re
         "artifacts": artifact_rows.count_removable(connection, now_us, gone),
         "request_keys": idempotency_keys.count_removable(connection, before_us),
         "memories": memory_rows.count_removable(connection, before_us, gone),
+        "versions": _count_versions(connection, min(before_us, now_us - _SKEW_US), gone),
     }
     kept = Retained(ended - len(gone), *artifact_rows.kept_by_grace(connection, now_us, gone))
     return counts, kept
@@ -97,6 +117,16 @@ def preview(connection: Connection, before_us: int) -> "tuple[dict[str, int], Re
 def _count(connection: Connection, table: str, condition: str, before_us: int) -> int:
     ((count,),) = connection.query(
         f"SELECT count(*) FROM {table} WHERE {condition}", before=before_us
+    )
+    return int(count)
+
+
+def _count_versions(connection: Connection, before_us: int, gone: Collection[str]) -> int:
+    ((count,),) = connection.query(
+        f"SELECT count(*) FROM workflows WHERE {_OLD_VERSIONS}"
+        f" AND t.id NOT IN {connection.sql.ids()})",
+        before=before_us,
+        ids=encode(list(gone), "ids"),
     )
     return int(count)
 

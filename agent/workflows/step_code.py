@@ -1,11 +1,15 @@
 """The code that a workflow's steps run, as hashes of its files.
 
-Of a `python` step this is the module beside the workflow's file; of a `shell` step, the files among the words
-of its command. A version of a workflow records them. Imports of such a file are not followed.
+Of a `python` step this is the module beside the workflow's file; of a `shell` step, its program, and the script
+that the program runs where it is an interpreter. The key `code` of both lists further files. Other files that a
+command names are data: they may change with each run. A version of a workflow records the hashes. Imports are not
+followed.
 """
 
 import json
+import re
 import stat
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -14,8 +18,16 @@ from agent.core.ids import content_hash
 from agent.workflows.graph import Graph, Step
 from agent.workflows.templates.templates import is_template
 
-MAX_BYTES: Final = 4_194_304
-"""A larger file is taken for data: it is not read."""
+MAX_BYTES: Final = 67_108_864
+"""A larger file is not read."""
+
+_INTERPRETER: Final = re.compile(
+    "(python|pypy|perl|ruby|node|deno|bun|php|lua|Rscript|pwsh|(ba|da|k|z|fi)?sh"
+    "|env|nice|nohup|time|timeout|sudo|uv|poetry|pdm|npx|xvfb-run)[0-9.]*"
+)
+"""A program that runs another file among its words."""
+_INLINE: Final = re.compile("-[a-z]*c|-m|-e|--eval")
+"""An option after which the code is a text or a module, not a file."""
 
 
 def code_hashes(graph: Graph, path: Path) -> dict[str, str]:
@@ -35,16 +47,31 @@ def changed_code(recorded: str | None, graph: Graph, path: str | None) -> list[s
     """
     if not recorded or path is None or not Path(path).parent.is_dir():
         return []
-    before, now = json.loads(recorded), code_hashes(graph, Path(path))
-    return [step.name for step in graph.steps if before.get(step.name) != now.get(step.name)]
+    changed = differing(json.loads(recorded), code_hashes(graph, Path(path)))
+    return [step.name for step in graph.steps if step.name in changed]
+
+
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the steps whose code has another hash."""
+    names = dict.fromkeys([*before, *after])
+    return [name for name in names if before.get(name) != after.get(name)]
 
 
 def _files(step: Step, path: Path) -> list[Path]:
+    files: list[Path] = []
     if step.kind == "python":
-        return _module(step.config.get("call"), path.parent)
-    if step.kind == "shell":
-        return _command_files(step.config, path.parent)
-    return []
+        files = _module(step.config.get("call"), path.parent)
+    elif step.kind == "shell":
+        files = list(_program(step.config, path.parent))
+    return files + [file for _, file in listed_code(step, path) if file is not None]
+
+
+def listed_code(step: Step, path: Path) -> list[tuple[str, Path | None]]:
+    """Return what the key `code` of a step lists, each with its file; None where there is none."""
+    places = _places(step.config, path.parent)
+    if step.kind == "python":
+        places.reverse()
+    return [(name, _find(name, places)) for name in _words(step.config.get("code"))]
 
 
 def _module(call: object, directory: Path) -> list[Path]:
@@ -57,23 +84,41 @@ def _module(call: object, directory: Path) -> list[Path]:
     return []
 
 
-def _command_files(config: dict[str, object], directory: Path) -> list[Path]:
-    """Return the files that the words of a command name.
+def _program(config: dict[str, object], directory: Path) -> Iterator[Path]:
+    """Yield the files of a command's program, and of the script that an interpreter runs."""
+    program, *arguments = _words(config.get("argv")) or [""]
+    places = _places(config, directory)
+    if ("/" in program or "." in program) and (file := _find(program, places)) is not None:
+        yield file
+    if not _INTERPRETER.fullmatch(Path(program).name):
+        return
+    for word in arguments:
+        if _INLINE.fullmatch(word) or is_template(word):
+            return
+        if not word.startswith("-") and (file := _find(word, places)) is not None:
+            yield file
+            return
 
-    A relative path is relative to the directory that the command runs in: the step's own, or the
-    configuration's, which is the workflow directory's parent by default.
+
+def _words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _places(config: dict[str, object], directory: Path) -> list[Path]:
+    """Return where a relative path of a command may be.
+
+    It is relative to the directory that the command runs in: the step's own, or the configuration's, which
+    is the workflow directory's parent by default.
     """
-    argv, cwd = config.get("argv"), config.get("cwd")
-    words = [word for word in argv if isinstance(word, str)] if isinstance(argv, list) else []
+    cwd = config.get("cwd")
     places = [Path(cwd)] if isinstance(cwd, str) and not is_template(cwd) else []
-    places += [Path.cwd(), directory.parent, directory]
-    files: list[Path] = []
-    for word in words:
-        if ("/" not in word and "." not in word) or is_template(word) or word.startswith("-"):
-            continue
-        file = next((place / word for place in places if _is_regular(place / word)), None)
-        files += [] if file is None else [file]
-    return files
+    return [*places, Path.cwd(), directory.parent, directory]
+
+
+def _find(word: str, places: Iterable[Path]) -> Path | None:
+    if is_template(word):
+        return None
+    return next((place / word for place in places if _is_regular(place / word)), None)
 
 
 def _is_regular(file: Path) -> bool:

@@ -294,3 +294,21 @@ def test_a_prune_with_a_bound_is_continued(database: Database) -> None:
     assert 0 < first.counts["tasks"] < 250
     rest = prune_run.run(database, BEFORE, most_seconds=60.0)
     assert rest.is_complete and first.counts["tasks"] + rest.counts["tasks"] == 250
+
+
+def test_prune_removes_versions_without_a_task(database: Database) -> None:
+    """Those that a newer one replaced long ago; not the newest, and none that a task or a trigger has."""
+    with database.connect("writer") as connection:
+        for version, created_at in enumerate((1, 2, 3, 4, 5, 6, 7, BEFORE), start=1):
+            insert(connection, "workflows", name="w", version=version, created_at=created_at)
+        insert(connection, "workflows", name="alone", version=1, created_at=1, removed_at=2)
+        insert_task(connection, "old", workflow_name="w", workflow_version=2)
+        insert_task(connection, "young", workflow_name="w", workflow_version=3, ended_at=BEFORE)
+        insert(connection, "triggers", id="w:t", workflow="w", workflow_version=4, status="active")
+        insert(
+            connection, "firings", trigger_id="w:t", key="k", status="queued", workflow_version=5
+        )
+        assert pruning.prune(connection, BEFORE)["versions"] == 3
+        left = connection.query("SELECT name, version FROM workflows ORDER BY name, version")
+        # The last but one was replaced at the instant itself.
+        assert left == [("alone", 1), ("w", 3), ("w", 4), ("w", 5), ("w", 7), ("w", 8)]

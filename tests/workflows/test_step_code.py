@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
+from agent.core.ids import content_hash
 from agent.workflows.directory import Directory
+from agent.workflows.graph import Graph, Step
 from agent.workflows.loader import load
+from agent.workflows.step_code import code_hashes
 
 WORKFLOW = """
 name: coded
@@ -46,3 +51,54 @@ def test_a_scan_notices_changed_code(tmp_path: Path) -> None:
     _write(tmp_path, "my_steps.py", "def work(): return 12\n")
     assert directory.scan()
     assert directory.workflows["coded"].graph.code != first
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["sh", "./do.sh", "data.csv"], ["do.sh"]),
+        (["./do.sh", "data.csv"], ["do.sh"]),
+        (["python3.12", "-X", "dev", "do.sh", "data.csv"], ["do.sh"]),
+        (["uv", "run", "python", "do.sh", "data.csv"], ["do.sh"]),
+        (["timeout", "10", "./do.sh", "data.csv"], ["do.sh"]),
+        (["python", "-m", "csv_tool", "data.csv"], []),
+        (["bash", "-lc", "cat data.csv", "data.csv"], []),
+        (["cat", "data.csv"], []),
+        (["sh", "{{ inputs.file }}", "data.csv"], []),
+    ],
+    ids=" ".join,
+)
+def test_code_is_the_program_and_the_script_of_an_interpreter(
+    tmp_path: Path, argv: list[str], code: list[str]
+) -> None:
+    """Other files that a command names are data, which may change with each run."""
+    for name in ("do.sh", "data.csv"):
+        _write(tmp_path, name, name)
+    step = Step(name="a", kind="shell", config={"argv": argv})
+    hashes = code_hashes(Graph(name="coded", steps=[step]), tmp_path / "coded.yaml")
+    assert list(hashes.values()) == [content_hash(name) for name in code]
+
+
+def test_changed_data_makes_no_new_version(tmp_path: Path) -> None:
+    """A file that a step reads or writes may change between any two scans."""
+    shell = "{shell: {argv: [cat, ./data.csv], code: [rates.csv]}}"
+    _write(tmp_path, "coded.yaml", f"name: coded\nsteps:\n  a: {shell}\n")
+    _write(tmp_path, "data.csv", "1")
+    _write(tmp_path, "rates.csv", "1")
+    directory = Directory(tmp_path)
+    directory.scan()
+    _write(tmp_path, "data.csv", "12")
+    assert not directory.scan()
+    _write(tmp_path, "rates.csv", "12")
+    assert directory.scan(), "`code` names it"
+
+
+def test_a_python_step_lists_further_files(tmp_path: Path) -> None:
+    """Imports are not followed: what a module needs is listed, relative to the workflow's file."""
+    _write(tmp_path, "my_steps.py", "import helpers\n")
+    _write(tmp_path, "helpers.py", "RATE = 1\n")
+    call = {"call": "my_steps:work", "code": ["helpers.py"]}
+    graph = Graph(name="coded", steps=[Step(name="a", kind="python", config=call)])
+    before = code_hashes(graph, tmp_path / "coded.yaml")
+    _write(tmp_path, "helpers.py", "RATE = 12\n")
+    assert code_hashes(graph, tmp_path / "coded.yaml") != before

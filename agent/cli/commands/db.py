@@ -145,6 +145,7 @@ _PRUNED = {
     "request_keys": "idempotency keys",
     "triggers": "removed triggers",
     "memories": "forgotten memories",
+    "versions": "unused versions of workflows",
 }
 """Names for people, where they differ from the keys of `--json`."""
 

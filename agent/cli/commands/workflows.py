@@ -92,6 +92,7 @@ def compare(
     import difflib
 
     from agent.cli.output import terminal
+    from agent.workflows.step_code import differing
 
     with session.client() as client:
         documents = [client.workflow(name, number) for number in (old, new)]
@@ -105,10 +106,15 @@ def compare(
             before, after, f"{name} version {old}", f"{name} version {new}", lineterm=""
         )
     )
+    changed = differing(*(document["code"] or {} for document in documents))
     if as_json:
-        terminal.print_json({"name": name, "old": old, "new": new, "diff": lines})
+        terminal.print_json(
+            {"name": name, "old": old, "new": new, "diff": lines, "changed_code": changed}
+        )
         return
+    for step in changed:
+        terminal.print_line(f"the code of step {step} differs", "yellow")
     if not lines:
-        terminal.print_line("the versions are equal")
+        terminal.print_line("their sources are the same" if changed else "the versions are equal")
     for line in lines:
         terminal.print_line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))

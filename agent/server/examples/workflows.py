@@ -33,5 +33,6 @@ WORKFLOW: Final = {
     **WORKFLOW_SUMMARY,
     "graph": {"name": "hello", "steps": [{"name": "greet", "kind": "shell"}]},
     "source": "name: hello\nsteps:\n  greet: {shell: {argv: [echo, hello], effect: none}}\n",
+    "code": {},
     "versions": [{"version": 1, "created_at": AT, "removed_at": None, "file": None, "tasks": 12}],
 }

@@ -20,6 +20,7 @@ _PRUNED: Final[dict[str, Any]] = {
         "artifacts": 1,
         "request_keys": 5,
         "memories": 0,
+        "versions": 3,
     },
     "kept": {"tasks": 2, "artifacts": 0, "artifact_bytes": 0},
     "is_complete": True,
@@ -53,6 +54,7 @@ class PruneCounts(ResponseDocument):
     artifacts: int = Field(description="large values that nothing refers to")
     request_keys: int
     memories: int = Field(description="that were forgotten before")
+    versions: int = Field(description="of workflows, replaced before and without a task")
 
 
 class PruneKept(ResponseDocument):

@@ -42,6 +42,9 @@ class WorkflowDocument(WorkflowSummary):
 
     graph: Any = Field(description="compiled")
     source: str | None = Field(description="as it was written")
+    code: dict[str, str] | None = Field(
+        description="the hashes of the code of its steps, by step; null where they were not recorded"
+    )
     versions: list[Any]
 
 

@@ -36,7 +36,9 @@ async def run(config: ShellConfig, context: StepContext) -> Outcome:
         if config.effect == "none":
             await shell.prepare()
             return Succeeded(await shell.perform())
-        body = config.model_dump(by_alias=True, exclude_defaults=True, exclude={"retry_exit_codes"})
+        body = config.model_dump(
+            by_alias=True, exclude_defaults=True, exclude={"retry_exit_codes", "code"}
+        )
         request = context.request("shell", body, on_unknown="ask")
         answer = await context.perform(request, lambda _: shell.perform(), shell.prepare)
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)

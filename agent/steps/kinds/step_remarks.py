@@ -17,6 +17,7 @@ from agent.workflows.compile.watch_sources import SOURCES
 from agent.workflows.diagnostics import did_you_mean
 from agent.workflows.directory import Entry, NamedWorkflows
 from agent.workflows.graph import Graph, Step
+from agent.workflows.step_code import listed_code
 from agent.workflows.templates.templates import has_templates, is_template
 
 _REACHING: Final = ("feed", "url", "calendar", "git", "mail")
@@ -64,6 +65,9 @@ def _about(
         problem = executor_problem(step.executor["name"], settings)
         if problem is not None:
             yield problem
+    for name, file in listed_code(step, entry.path):
+        if file is None:
+            yield f"code: there is no file {name!r}"
     match step.kind:
         case "python":
             yield from _about_function(step, entry.path)

@@ -113,6 +113,11 @@ class PythonConfig(_Config):
         examples=["my_steps:check"],
     )
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    code: list[str] = Field(
+        default_factory=list,
+        description="further files that its code is in: a change of one makes a new version of the workflow",
+        examples=[["helpers.py"]],
+    )
     effect: Literal["none", "once"] | None = Field(
         default=None,
         description="once: the function is an effect, and is repeated only after a person was asked;"
@@ -132,6 +137,11 @@ class ShellConfig(_Config):
     )
     cwd: str | None = None
     stdin: Text | None = None
+    code: list[str] = Field(
+        default_factory=list,
+        description="further files that its code is in: a change of one makes a new version of the workflow",
+        examples=[["helpers.py"]],
+    )
     effect: Literal["none", "once"] | None = Field(
         default=None,
         description="none: the command only reads, and may be repeated; once (the default): it is an"

@@ -127,6 +127,7 @@ add(
         "agent.steps.kinds.python",
         "calls a Python function",
         short_key="call",
+        verbatim=frozenset({("code",)}),
         runs_code=True,
     )
 )
@@ -138,7 +139,7 @@ add(
         "runs a program or a shell script",
         on_unknown="ask",
         # No text from outside may choose which variables a command inherits.
-        verbatim=frozenset({("script",), ("inherit",)}),
+        verbatim=frozenset({("script",), ("inherit",), ("code",)}),
         example="{argv: [echo, hello]} or {script: 'echo hello | wc -c'}",
         secret_keys=frozenset({"env"}),
         runs_code=True,

@@ -43,6 +43,7 @@ def workflow_document(
         **_summary(connection, chosen, graph),
         "graph": graph,
         "source": source,
+        "code": json.loads(workflow_versions.code_of(connection, name, wanted) or "null"),
         "versions": [
             {
                 "version": version.number,

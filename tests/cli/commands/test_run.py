@@ -245,6 +245,20 @@ def test_an_output_that_fails_to_render_is_the_tasks_error(cli: Cli) -> None:
     assert (document["status"], document["output"]) == ("succeeded", None)
 
 
+def test_versions_with_other_code_are_not_equal(cli: Cli) -> None:
+    """What shows and what compares agree on the steps whose code has changed."""
+    cli.write("workflows/coded.yaml", "name: coded\nsteps: {a: {shell: {argv: [sh, ./a.sh]}}}\n")
+    script = cli.write("a.sh", "true\n")
+    first = cli("run", "coded", "--json").json["id"]
+    script.write_text("echo more\n", encoding="utf-8")
+    assert "the code of step a has changed" in cli("show", first).out
+    assert cli("run", "coded", "--json").json["version"] == 2
+    compared = cli("workflows", "compare", "coded", "1", "2").out
+    assert compared == "the code of step a differs\ntheir sources are the same\n"
+    assert cli("workflows", "compare", "coded", "1", "2", "--json").json["changed_code"] == ["a"]
+    assert cli("workflows", "compare", "coded", "2", "2").out == "the versions are equal\n"
+
+
 def test_names_are_found_in_the_workflow_directory(cli: Cli) -> None:
     """A workflow can be run by its name; a changed file is a new version."""
     path = cli.write("workflows/diamond.yaml", DIAMOND)

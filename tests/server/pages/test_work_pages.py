@@ -139,6 +139,12 @@ def test_versions_and_their_differences(running: Running, visitor: httpx.Client)
     page = visitor.get("/workflows/typed?version=2&against=1").text
     assert '<span class="l old">description: Takes typed inputs' in page
     assert '<span class="l new">description: Takes inputs of types' in page
+    with running.database.connect("writer") as connection, connection.transaction():
+        connection.execute(
+            "UPDATE workflows SET code = '{\"echo\": \"a\"}' WHERE name = 'typed' AND version = 2"
+        )
+    page = visitor.get("/workflows/typed?version=2&against=1").text
+    assert "The code of step <code>echo</code> differs." in page
     assert "earlier version" in visitor.get("/workflows/typed?version=1").text
     assert visitor.get("/workflows/typed?version=9").status_code == 404
 

@@ -119,3 +119,11 @@ def test_a_model_without_prices_under_a_limit_of_money_is_remarked(
     prices = {"usd_per_million_in": 1.0, "usd_per_million_out": 2.0}
     raw["models"] = {"big": model | prices}
     assert _remarks(tmp_path, text, Settings.model_validate(raw)) == {}
+
+
+def test_code_that_is_not_there_is_remarked(tmp_path: Path) -> None:
+    """A change of a file that `code` does not find would go unnoticed."""
+    (tmp_path / "rates.csv").write_text("1")
+    code = "code: [rates.csv, rate.csv]"
+    text = f'name: w\nsteps: {{a: {{shell: {{argv: ["true"], {code}}}}}}}\n'
+    assert _remarks(tmp_path, text, None) == {"a": "code: there is no file 'rate.csv'"}

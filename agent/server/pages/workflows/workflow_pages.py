@@ -22,6 +22,7 @@ from agent.store.read import workflow_list as rows
 from agent.tasks.read_models import workflow_documents
 from agent.triggers import documents as trigger_documents
 from agent.workflows.directory import Entry
+from agent.workflows.step_code import differing
 
 Document = dict[str, Any]
 
@@ -118,6 +119,9 @@ def workflow_page(connection: Connection, request: PageRequest) -> Document:
         "versions": workflow["versions"][:_MOST_VERSIONS],
         "earlier": earlier,
         "difference": [] if earlier is None else _difference(earlier, workflow),
+        "changed_code": []
+        if earlier is None
+        else differing(earlier["code"] or {}, workflow["code"] or {}),
         "triggers": trigger_documents.trigger_list(
             connection,
             now=request.context.database.clock.now(),

@@ -20,7 +20,7 @@ from agent.store.db.database import Connection
 from agent.store.engine import workflow_versions
 from agent.tasks.errors import RefusedError
 from agent.workflows.graph import Fanout, Graph, Step
-from agent.workflows.step_code import changed_code
+from agent.workflows.step_code import changed_code, differing
 
 _COMPARED: Final = {
     "kind": "kind",
@@ -90,8 +90,7 @@ def _other_code(code: str | None, other: str | None) -> list[str]:
     """Return the steps whose recorded code differs; none where one of the two is not known."""
     if code is None or other is None:
         return []
-    one, two = json.loads(code), json.loads(other)
-    return [name for name in one.keys() | two.keys() if one.get(name) != two.get(name)]
+    return differing(json.loads(code), json.loads(other))
 
 
 def _can_act(step: Step) -> bool:
@@ -128,7 +127,9 @@ def differences(old: Step, new: Step, compared: Mapping[str, str] = _COMPARED) -
         if getattr(old, name) != getattr(new, name)
     ]
     if old.kind == new.kind:
-        changes += _config_differences(old.config, new.config, old.kind)
+        # What `code` lists is compared by its content.
+        before, after = ({**step.config, "code": None} for step in (old, new))
+        changes += _config_differences(before, after, old.kind)
     return changes
 
 
