@@ -1,8 +1,7 @@
 """How schedules and watchers are printed: times near and far, strips, remarks."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
+from freezegun import freeze_time
 
 from agent.cli.output import trigger_view
 
@@ -26,14 +25,17 @@ def test_distances_are_in_their_largest_unit(seconds: float, text: str) -> None:
     assert trigger_view.distance(seconds) == text
 
 
+@freeze_time("2026-03-02T23:30:00Z")
 def test_times_are_in_the_zone_of_the_schedule() -> None:
     """With the date unless it is today there; a zone that is unknown here means local time."""
-    tomorrow = datetime.now(UTC) + timedelta(days=2)
-    instant = tomorrow.replace(hour=0, minute=0, second=0).isoformat()
-    shown = trigger_view.when(instant, "Asia/Tokyo")
-    assert shown.startswith(f"{tomorrow.date().isoformat()} 09:00 JST (in ")
-    assert trigger_view.when(instant, "UTC").startswith(f"{tomorrow.date().isoformat()} 00:00 (in ")
-    assert " (in " in trigger_view.when(instant, "CET-1CEST,M3.5.0,M10.5.0/3")
+    assert (
+        trigger_view.when("2026-03-04T00:00:00Z", "Asia/Tokyo") == "2026-03-04 09:00 JST (in 1 d)"
+    )
+    assert trigger_view.when("2026-03-04T00:00:00Z", "UTC") == "2026-03-04 00:00 (in 1 d)"
+    # In Tokyo it is the third of March already.
+    assert trigger_view.when("2026-03-03T03:00:00Z", "Asia/Tokyo") == "12:00 JST (in 4 h)"
+    assert trigger_view.when("2026-03-03T03:00:00Z", "UTC") == "2026-03-03 03:00 (in 4 h)"
+    assert " (in 1 d)" in trigger_view.when("2026-03-04T00:00:00Z", "CET-1CEST,M3.5.0,M10.5.0/3")
     assert trigger_view.when(None, "UTC") == ""
 
 
