@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import __version__
+from agent.config.locations import INSTANCE_FILE
 from agent.core import local_zone
 from agent.core.files.process_lock import Lock, LockHolder
 from agent.core.logs import audit
@@ -379,12 +380,19 @@ def own_urls(settings: "Settings") -> tuple[str, ...]:
 
 
 def private_files(settings: "Settings") -> tuple[str, ...]:
-    """Return the files of this agent that hold its tokens, its tasks, its audit log and its settings."""
-    from agent.config.file_exposure import secret_files
+    """Return what this agent writes itself, files and directories, and its configuration.
 
-    home = settings.home.absolute()
-    paths = [*secret_files(settings), home / audit.NAME, home / f"{audit.NAME}.1"]
-    paths.append(settings.backup_directory.absolute())
+    With each, what is named after it is private (`PrivateFiles`).
+    """
+    from agent.config.file_exposure import secret_files
+    from agent.tasks.rescue import spilled_results
+
+    home, secret = settings.home.absolute(), list(secret_files(settings))
+    paths = [*secret, settings.backup_directory.absolute(), settings.environment_file.absolute()]
+    paths += [home / name for name in (audit.NAME, INSTANCE_FILE)]
+    paths += {path.parent / spilled_results.STEM for path in secret}
+    stores = (settings.artifacts_url, settings.jobs_url)
+    paths += [Path(url) for url in stores if url and "://" not in url]
     if settings.file is not None:
         paths.append(settings.file.absolute())
     return tuple(map(str, paths))

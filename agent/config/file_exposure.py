@@ -195,7 +195,7 @@ def secret_files(settings: "Settings") -> Iterator[Path]:
     if settings.database_url.startswith("sqlite:///"):
         database = Path(settings.database_url.removeprefix("sqlite:///"))
         yield database
-        for suffix in ("-wal", "-shm"):
+        for suffix in ("-wal", "-shm", "-journal"):
             yield database.with_name(database.name + suffix)
         # Files that a restore has replaced; a running agent excludes a restore.
         yield from database.parent.glob(f"{database.name}.replaced-*")

@@ -1,9 +1,12 @@
 """Where the files of an agent are, derived from its settings; the same for all forms of settings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.files.environment_file import NAME as ENVIRONMENT_FILE
+
+INSTANCE_FILE: Final = "daemon.json"
+"""In the home directory: describes a running agent."""
 
 
 class Locations:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from agent import __version__
 from agent.config.keys import leaves
 from agent.config.loader import Configuration, read
+from agent.config.locations import INSTANCE_FILE
 from agent.config.settings import Settings
 from agent.core.logs.logging import redact_text
 from agent.steps.process import processes
 
-NAME: Final = "daemon.json"
 _PRIVATE: Final = 0o600
 
 
@@ -70,7 +70,7 @@ class InstanceFile:
     """Writes the file of one running agent."""
 
     def __init__(self, home: Path, configuration: Configuration, started_at: str) -> None:
-        self._path = home / NAME
+        self._path = home / INSTANCE_FILE
         settings = configuration.settings
         salt = secrets.token_hex(8)
         self._instance = Instance(
@@ -130,7 +130,7 @@ class InstanceFile:
 
 def running_instance(home: Path) -> Instance | None:
     """Return the agent that runs with this home directory on this machine."""
-    description = _read(home / NAME)
+    description = _read(home / INSTANCE_FILE)
     return description if description is not None and description.is_alive else None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +12,8 @@ import pytest
 from agent import bootstrap
 from agent.config.loader import load
 from agent.config.settings import Settings
+from agent.core.files import confined_files
+from agent.core.files.private_files import PrivateFiles
 from agent.core.state_machine import ApprovalStatus
 from agent.steps.attempt.services import Limits
 from agent.steps.process.environment import environment_of, environment_of_watcher
@@ -87,13 +90,22 @@ def test_the_files_tool_opens_no_private_file(tmp_path: Path) -> None:
     (settings.home / "notes.txt").write_text("mine")
     os.link(settings.home / "token", settings.home / "harmless.txt")
     (settings.home / "backups").mkdir()
-    for name in ("backups/agent-20270115T080000Z.db", "agent.db.replaced-20270115T080000Z"):
+    beside = (
+        "backups/agent-20270115T080000Z.db",
+        "agent.db.replaced-20270115T080000Z",
+        "agent.db-journal",
+        "daemon.json",
+        "unsettled-agent.db-1.json",
+        "tokens.unfinished",
+    )
+    for name in beside:
         (settings.home / name).write_text(TOKEN)
+    (tmp_path / ".env").write_text(TOKEN)
     paths = [
         *(f"data/{name}" for name in private),
         "data/harmless.txt",
-        "data/backups/agent-20270115T080000Z.db",
-        "data/agent.db.replaced-20270115T080000Z",
+        *(f"data/{name}" for name in beside),
+        ".env",
         "config.toml",
     ]
     script = [
@@ -111,6 +123,29 @@ def test_the_files_tool_opens_no_private_file(tmp_path: Path) -> None:
     assert ["private file" in answer["text"] for answer in closed] == [True] * (2 * len(paths) + 1)
     assert note == {"text": "mine"}
     assert (settings.home / "token").read_text() == TOKEN
+
+
+def test_all_that_the_agent_writes_is_private(cli: Cli) -> None:
+    """Whatever a running agent and the commands put into its home directory, and what they leave there."""
+    cli.write("config.toml", "")
+    cli("token", "create", "mine", "--scope", "read")
+    asked(cli)
+
+    def written() -> set[str]:
+        settings = load(str(cli.directory / "config.toml"))
+        closed = PrivateFiles(bootstrap.private_files(settings))
+        files = {path for path in settings.home.rglob("*") if path.is_file()}
+        with ExitStack() as opened:
+            for path in files:
+                parent = opened.enter_context(confined_files.opened(path.parent))
+                assert closed.has(parent, path.name), path
+        return {path.name for path in files}
+
+    with cli.daemon() as daemon:
+        assert {"daemon.json", "audit.jsonl", "tokens.json", "agent.db-wal"} <= written()
+        daemon.kill()
+        daemon.wait()
+        assert "daemon.json" in written()
 
 
 def test_programs_get_no_token_and_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,14 @@ import pytest
 from agent import bootstrap
 from agent.config.discovery import Place
 from agent.config.loader import Configuration, read
+from agent.config.locations import INSTANCE_FILE
 from agent.config.reloading import RELOADED, changed_keys, is_reloaded, merged
 from agent.config.settings import Settings
 from agent.core.files import file_descriptors
 from agent.core.logs import audit, logging
 from agent.daemon import daemon
 from agent.daemon.controlling_terminal import ControllingTerminal
-from agent.daemon.instance_file import NAME, InstanceFile, running_instance
+from agent.daemon.instance_file import InstanceFile, running_instance
 from agent.daemon.settings_reload import SettingsReload
 from agent.store.db.database import Database
 from tests.support.cli import PATIENCE_SECONDS
@@ -138,7 +139,7 @@ def test_the_instance_file_describes_only_a_live_process(
     """A file that a killed agent left behind is ignored, as is a damaged one; it holds no values."""
     secret = '[database]\nurl = "postgresql://ann:hunter2@db/agent"\n'
     reload_of(configured(tmp_path, secret), Recorder(), sqlite_database)
-    path = tmp_path / "data" / NAME
+    path = tmp_path / "data" / INSTANCE_FILE
     assert path.stat().st_mode & 0o777 == 0o600
     assert "hunter2" not in path.read_text()
     assert running_instance(tmp_path / "data") is not None
@@ -262,7 +263,7 @@ level = "debug"
         assert running._sync._sync.follows(configuration.reread().settings)
 
     run_daemon(configuration, sqlite_database, monkeypatch, story)
-    assert not (tmp_path / "data" / NAME).exists()
+    assert not (tmp_path / "data" / INSTANCE_FILE).exists()
 
 
 def _no_batch() -> Any:

@@ -4,11 +4,19 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from agent.core.files.confined_files import OutsideError, opened, parts_of, read_bytes, reason_of
+from agent.core.files.confined_files import (
+    OutsideError,
+    opened,
+    opened_below,
+    parts_of,
+    read_bytes,
+    reason_of,
+)
+from agent.core.files.private_files import PRIVATE, PrivateFiles
 from agent.steps.spec.attachment_config import AttachmentConfig
 from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure
@@ -18,9 +26,12 @@ MAX_BYTES: Final = 20_971_520
 """The largest file; all together may have twice as much."""
 
 
-def load(configs: Sequence[AttachmentConfig], allowed: Sequence[str]) -> list[Attachment]:
-    """Read the files of a message or a mail; it blocks."""
-    files = [_load(config, allowed) for config in configs]
+def load(
+    configs: Sequence[AttachmentConfig], allowed: Sequence[str], private: Iterable[str]
+) -> list[Attachment]:
+    """Read the files of a message or a mail; it blocks. `private` are the agent's own files."""
+    closed = PrivateFiles(private) if any(config.path for config in configs) else None
+    files = [_load(config, allowed, closed) for config in configs]
     if sum(len(file.content) for file in files) > 2 * MAX_BYTES:
         raise _refused(f"the attachments have more than {2 * MAX_BYTES:,} bytes together")
     return files
@@ -32,9 +43,12 @@ def summary(attachment: Attachment) -> dict[str, Json]:
     return {"name": attachment.name, "bytes": len(attachment.content), "sha256": digest}
 
 
-def _load(config: AttachmentConfig, allowed: Sequence[str]) -> Attachment:
+def _load(
+    config: AttachmentConfig, allowed: Sequence[str], closed: PrivateFiles | None
+) -> Attachment:
     if config.path is not None:
-        return _file(config.path, config.name, allowed)
+        assert closed is not None
+        return _file(config.path, config.name, allowed, closed)
     assert config.name is not None
     if config.base64 is not None:
         try:
@@ -50,7 +64,7 @@ def _load(config: AttachmentConfig, allowed: Sequence[str]) -> Attachment:
     return Attachment(config.name, content)
 
 
-def _file(path: str, name: str | None, allowed: Sequence[str]) -> Attachment:
+def _file(path: str, name: str | None, allowed: Sequence[str], closed: PrivateFiles) -> Attachment:
     """Read a file below an allowed directory, by an absolute path or by one relative to it."""
     if not allowed:
         raise _refused(
@@ -62,6 +76,9 @@ def _file(path: str, name: str | None, allowed: Sequence[str]) -> Attachment:
             parts = parts_of(_relative(path, directory))
             with opened(directory) as top:
                 content = read_bytes(top, parts, MAX_BYTES)
+                with opened_below(top, parts[:-1]) as parent:
+                    if closed.has(parent, parts[-1]):
+                        raise _refused(f"{path}: {PRIVATE}")
         except OutsideError:
             continue
         except FileNotFoundError:

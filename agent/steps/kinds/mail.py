@@ -33,7 +33,9 @@ async def run(config: MailConfig, context: StepContext) -> Outcome:
     """Send the mail, and save a copy of it if the step asks for one."""
     name, account = _account(config, context)
     limits = context.services.limits
-    attachments = await asyncio.to_thread(attached_files.load, config.attach, limits.attach_from)
+    attachments = await asyncio.to_thread(
+        attached_files.load, config.attach, limits.attach_from, limits.private_files
+    )
     letter = _letter(config, account, attachments)
     sending = _Sending(config, context, name, account, letter)
     # Before the intent: a keyring's prompt may take longer than an effect may wait to start.

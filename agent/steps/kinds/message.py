@@ -73,8 +73,9 @@ async def run(config: MessageConfig, context: StepContext) -> Outcome:
     if messenger is None:
         raise _refused("no_messenger", "this process cannot send messages")
     addresses = await _addresses(config, context, messenger)
+    limits = context.services.limits
     files = await asyncio.to_thread(
-        attachments.load, config.attach, context.services.limits.attach_from
+        attachments.load, config.attach, limits.attach_from, limits.private_files
     )
     sender = _Sender(config, context, messenger, files)
     for delivery in _deliveries(addresses):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -24,6 +24,9 @@ from agent.tasks.rules import call_ledger, row_writer
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
+
+STEM: Final = "unsettled"
+"""How the names of these files begin."""
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +86,7 @@ def replay(database: Database, connection: Connection, graphs: GraphCache) -> in
 def _prefix(database: Database) -> str:
     """Return how the file names of this database begin: several may share a directory."""
     name = database.path.name if database.path else content_hash(database.url)[:12]
-    return f"unsettled-{name}-"
+    return f"{STEM}-{name}-"
 
 
 def _document(entry: JournalEntry, result: CallResult) -> dict[str, Any]:

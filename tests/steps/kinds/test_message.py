@@ -252,6 +252,20 @@ def test_no_file_outside_is_attached(reports: Path, path: str) -> None:
     assert step.messenger.sent == []
 
 
+@pytest.mark.parametrize("path", ["token", "agent.db-journal", "backups/deep/agent.db"])
+def test_no_private_file_of_the_agent_is_attached(reports: Path, path: str) -> None:
+    """Nor what is named after one, or is below a private directory."""
+    (reports / path).parent.mkdir(parents=True, exist_ok=True)
+    (reports / path).write_text("secret")
+    private = tuple(str(reports / name) for name in ("token", "agent.db", "backups"))
+    limits = Limits(attach_from=(str(reports),), private_files=private)
+    step = Messages(limits, to="telegram:1", attach=[path])
+    outcome = step.attempt()
+    assert isinstance(outcome, Failed)
+    assert "private file" in outcome.error.message
+    assert step.messenger.sent == []
+
+
 def test_without_a_setting_no_file_is_attached(reports: Path) -> None:
     """Files need a directory that the configuration allows."""
     step = Messages(to="telegram:1", attach=[str(reports / "sub/day.csv")])

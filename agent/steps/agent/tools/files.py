@@ -16,6 +16,7 @@ from agent.core.files.confined_files import (
     read_bytes,
     reason_of,
 )
+from agent.core.files.private_files import PRIVATE, PrivateFiles
 from agent.core.ids import new_id
 from agent.steps.agent.tool import (
     AgentTool,
@@ -25,7 +26,6 @@ from agent.steps.agent.tool import (
     ToolRun,
     text_schema,
 )
-from agent.steps.agent.tools.private_files import PrivateFiles
 from agent.steps.attempt.context import StepContext
 from agent.steps.spec.agent_config import FilesTool
 from agent.steps.types.errors import DefiniteFailure
@@ -154,7 +154,7 @@ def _write(top: int, parts: list[str], arguments: dict[str, Json], private: Priv
 
 def _check_private(private: PrivateFiles, parent: int, name: str, path: str) -> None:
     if private.has(parent, name):
-        raise _failure(path, "it is a private file of the agent itself, which no tool opens")
+        raise _failure(path, PRIVATE)
 
 
 def _failure(path: str, reason: str) -> DefiniteFailure:
