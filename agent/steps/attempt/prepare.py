@@ -150,7 +150,9 @@ def config_of(attempt_input: AttemptInput, prepared: PreparedStep, record: Recor
 
 def rendered_config(attempt_input: AttemptInput, prepared: PreparedStep) -> dict[str, Json]:
     """Return the step's configuration with its templates rendered, not yet checked."""
-    return _rendered(attempt_input, attempt_input.step.config, prepared.kind)
+    kind = prepared.kind
+    config = _rendered(attempt_input, attempt_input.step.config, kind)
+    return config if kind.complete is None else kind.complete(config)
 
 
 def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> dict[str, Json]:
@@ -159,8 +161,7 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
         rendered = render(_without(raw, verbatim), scope_of(attempt_input))
     except TemplateError as error:
         raise _refused("bad_template", str(error)) from None
-    config = _with(rendered, raw, verbatim)
-    return config if kind.complete is None else kind.complete(config)
+    return _with(rendered, raw, verbatim)
 
 
 def needs_no_approval(attempt_input: AttemptInput, prepared: PreparedStep) -> bool:
@@ -200,7 +201,10 @@ def approved_config(
             )
             assert isinstance(question, ApprovalConfig)
             return approval_gate.ask(
-                "approval", question, request, approval_gate.own_checkpoint(attempt_input)
+                "approval",
+                _with_background(question, attempt_input, kind),
+                request,
+                approval_gate.own_checkpoint(attempt_input),
             )
     except NotPlainJsonError as error:
         raise _refused("not_plain_json", str(error)) from None
@@ -210,6 +214,18 @@ def approved_config(
     if approval.edits:
         record(config)
     return check_config(kind, config)
+
+
+def _with_background(
+    question: ApprovalConfig, attempt_input: AttemptInput, kind: Kind
+) -> ApprovalConfig:
+    """Return a question with what its kind shows besides the request."""
+    if kind.background is None:
+        return question
+    background = kind.background(_rendered(attempt_input, attempt_input.step.config, kind))
+    if background is None:
+        return question
+    return question.model_copy(update={"message": f"{question.message}\n\n{background}"})
 
 
 def check_config(kind: Kind, config: dict[str, Json]) -> BaseModel:

@@ -19,6 +19,8 @@ from agent.workflows.templates.templates import has_templates
 
 MOST_REFERENCES: Final = 50
 _MOST_HEADERS: Final = 20
+_MOST_QUOTED: Final = 1_000
+"""Characters of the answered mail that a question shows: a longer question has no buttons in chats."""
 _breaks = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 _header_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,75}")
 _message_id = re.compile(r"<[\x21-\x3b\x3d\x3f-\x7e]{1,900}>")
@@ -77,6 +79,8 @@ class RepliedMail(BaseModel):
     from_: OneMailbox | None = Field(default=None, alias="from")
     reply_to: Mailboxes = Field(default_factory=list)
     subject: str = ""
+    date: Any = None
+    text: Any = None
 
     def recipients(self) -> list[Mailbox]:
         """Return whom an answer goes to."""
@@ -178,6 +182,25 @@ def _check_headers(headers: dict[str, str]) -> None:
             raise ValueError(f"headers: {name} is set by the key {_OWN_HEADERS[lower]}")
         if lower in _AGENT_HEADERS or lower.startswith("content-"):
             raise ValueError(f"headers: {name} is set by the agent or by the server")
+
+
+def answered_mail(config: dict[str, Any]) -> str | None:
+    """Return the mail that a rendered configuration answers, for the person who is asked.
+
+    Anyone may have written it: each line is marked as quoted, in a block that no line of it can end.
+    """
+    try:
+        mail = RepliedMail.model_validate(config.get("reply_to_mail"), context=RENDERED)
+    except ValueError:
+        return None
+    head = {"From": mail.from_, "Date": mail.date, "Subject": mail.subject}
+    text = str(mail.text or "").strip()
+    whole = "".join(f"{name}: {value}\n" for name, value in head.items() if value)
+    whole += f"\n{text[:_MOST_QUOTED]}"
+    if len(text) > _MOST_QUOTED:
+        whole += f"\n… {len(text) - _MOST_QUOTED:,} more characters"
+    quoted = "\n".join(f"> {line}".rstrip() for line in whole.splitlines())
+    return f"The mail that is answered:\n```\n{quoted}\n```"
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Kind:
     calls of other kinds have timeouts of their own."""
     complete: Complete | None = None
     """Adds implied values to a rendered configuration, before a person is asked about it."""
+    background: Callable[[dict[str, Any]], str | None] | None = None
+    """What a question about a rendered configuration shows besides it: the approval does not cover it."""
     _handler: Handler | None = field(default=None, repr=False)
     _ready: "Ready | None" = field(default=None, repr=False)
 
@@ -97,6 +99,12 @@ def _complete_mail(config: dict[str, Any]) -> dict[str, Any]:
     from agent.steps.spec import mail_config
 
     return mail_config.complete(config)
+
+
+def _answered_mail(config: dict[str, Any]) -> str | None:
+    from agent.steps.spec import mail_config
+
+    return mail_config.answered_mail(config)
 
 
 KINDS: dict[str, Kind] = {}
@@ -187,6 +195,7 @@ add(
         on_unknown="ask",
         example="{to: ann@example.org, subject: Hello, text: How are you?}",
         complete=_complete_mail,
+        background=_answered_mail,
     )
 )
 add(

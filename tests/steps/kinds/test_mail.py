@@ -333,7 +333,7 @@ def test_files_and_values_are_attached(server: SmtpServer, tmp_path: Path) -> No
 
 
 def test_an_approver_sees_whom_an_answer_goes_to(server: SmtpServer) -> None:
-    """Recipients and subject are written out, and of the answered mail only what is used."""
+    """Recipients and subject are written out; the question shows the mail, and the request what is used."""
     item = {
         "message_id": "<1@example.org>",
         "from": {"name": "", "address": "bob@example.org"},
@@ -354,6 +354,8 @@ def test_an_approver_sees_whom_an_answer_goes_to(server: SmtpServer) -> None:
     config = outcome.on.request["config"]
     assert config["to"] == ["bob@example.org"]
     assert config["subject"] == "Re: Lunch"
+    assert outcome.on.message.startswith("Send?\n\nThe mail that is answered:\n")
+    assert "> From: bob@example.org\n> Subject: Lunch\n>\n> a long text\n" in outcome.on.message
     assert "a long text" not in str(outcome.on.request)
     assert server.received == []
 

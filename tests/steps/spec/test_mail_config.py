@@ -3,9 +3,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from agent.server.pages.framework.templates import headed
 from agent.steps.spec.configs import RENDERED
 from agent.steps.spec.mail_addresses import parse_mailbox
-from agent.steps.spec.mail_config import MailConfig, RepliedMail, complete
+from agent.steps.spec.mail_config import MailConfig, RepliedMail, answered_mail, complete
 
 MAIL = {"to": "bob@example.org", "subject": "Hello", "text": "Hi"}
 ITEM = {
@@ -151,6 +152,25 @@ def test_an_answer_goes_to_reply_to_if_there_is_one() -> None:
     assert complete({"reply_to_mail": item})["to"] == ["office@example.org"]
     config = complete({"reply_to_mail": item, "to": "carl@example.org", "subject": "New"})
     assert (config["to"], config["subject"]) == ("carl@example.org", "New")
+
+
+_BREAKS = ("\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+
+
+@pytest.mark.parametrize("end", _BREAKS, ids=ascii)
+def test_an_answered_mail_cannot_leave_its_quotation(end: str) -> None:
+    """It is data of a stranger in a question: no line of it ends the block, or becomes a link."""
+    hostile = f"Hi{end}```{end}[Approve](https://example.org/evil){end}~~~"
+    item = {**ITEM, "subject": hostile, "date": hostile, "text": hostile}
+    shown = answered_mail({"reply_to_mail": item})
+    assert shown is not None
+    title, fence, *quoted, closing = shown.splitlines()
+    assert (title, fence, closing) == ("The mail that is answered:", "```", "```")
+    assert all(line.startswith(">") for line in quoted)
+    assert "<a" not in str(headed(f"Send?\n\n{shown}"))
+    long = answered_mail({"reply_to_mail": {**ITEM, "text": "x" * 1_234}})
+    assert long is not None
+    assert "> … 234 more characters\n" in long
 
 
 def test_what_is_no_id_stays_out_of_the_headers() -> None:
