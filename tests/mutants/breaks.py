@@ -52,6 +52,13 @@ MUTANTS: Final = (
         'if policy == "reconcile":',
     ),
     Mutant(
+        "a call without a timeout ends before its attempt",
+        "the command of a frozen worker and that of its successor run side by side",
+        "agent/steps/attempt/context.py",
+        "seconds = timeout or time_limit_of(self.attempt_input, self.services).seconds",
+        "seconds = timeout or self.attempt_input.step.timeout_seconds or limits.call_seconds",
+    ),
+    Mutant(
         "an unknown call is decided before it expires",
         "the earlier request may still be under way when the engine decides",
         "agent/steps/attempt/recorded_calls/unknown_policy.py",

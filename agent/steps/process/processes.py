@@ -45,6 +45,12 @@ def is_running(process_id: int, started: str) -> bool:
     return start_time(process_id) == started
 
 
+def is_of_this_boot(started: str) -> bool:
+    """Whether a process with this start time ran since this machine was started."""
+    boot_id, separator, _ = started.partition(":")
+    return bool(separator) and boot_id == _boot_id() != ""
+
+
 def group_runs(group_id: int) -> bool:
     """Whether any process of a group still runs; those that wait to be reaped do not."""
     try:

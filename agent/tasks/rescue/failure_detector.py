@@ -8,7 +8,7 @@ the database kills no worker, and an observer that checks rarely still detects a
 import socket
 from collections.abc import Iterable
 
-from agent.steps.process.processes import is_running
+from agent.steps.process.processes import is_of_this_boot, is_running
 from agent.store.db.database import Connection
 from agent.store.engine import workers
 
@@ -23,6 +23,19 @@ def has_ended(connection: Connection, worker_id: str) -> bool:
         return False
     is_dead, host, process_id, started = found
     return is_dead or (host == socket.gethostname() and not is_running(process_id, started))
+
+
+def has_process_ended(connection: Connection, worker_id: str) -> bool:
+    """Whether a worker's process ran on this machine since it was started, and has ended."""
+    found = workers.find(connection, worker_id)
+    if found is None:
+        return False
+    _, host, process_id, started = found
+    return (
+        host == socket.gethostname()
+        and is_of_this_boot(started)
+        and not is_running(process_id, started)
+    )
 
 
 class FailureDetector:

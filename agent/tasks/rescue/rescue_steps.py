@@ -19,6 +19,7 @@ from agent.steps.attempt.recorded_calls.replay import BAD_RESPONSE
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, reads, workers
+from agent.tasks.rescue.failure_detector import has_process_ended
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
@@ -54,13 +55,16 @@ def take_over(
     """Rescue all steps of dead workers, some in each transaction; return how many.
 
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
-    is still under way; otherwise an unknown effect is not decided before its own time is over. Any
+    is still under way; so does a process on this machine that has ended. Otherwise an unknown effect is
+    not decided before its own time is over. Any
     step of a worker that `has_crashed` may be the cause, and runs isolated next time, unless its attempt
     had returned and only its output waited for a store. Steps of tasks that other transactions hold, or
     whose definition cannot be read, are left for the next pass.
     """
-    total, cause = 0, _Cause(is_process_gone, has_crashed)
+    total = 0
     for owner in owners:
+        is_gone = is_process_gone or has_process_ended(connection, owner)
+        cause = _Cause(is_gone, has_crashed)
         with connection.transaction():
             step_ids = _steps_of(connection, owner, has_crashed=has_crashed)
         for first in range(0, len(step_ids), MAX_STEPS_AT_ONCE):

@@ -1,5 +1,7 @@
 """A dead worker with more steps than one transaction puts back: none is missed, none wrongly blamed."""
 
+import socket
+import subprocess
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from agent.tasks.state.graph_cache import GraphCache
 from agent.tasks.worker.attempts import claim_of
 from tests.support.definitions import unreadable
 from tests.support.engine import Hand, HandClock, graph, step
-from tests.support.interventions import lose
+from tests.support.interventions import intend, lose
 
 
 class KilledError(Exception):
@@ -152,7 +154,7 @@ def test_a_step_that_has_returned_loses_no_attempt_to_crashes(checked: Database)
         hand = Hand(checked)
         if crash == 0:
             innocent, poison = hand.submit(
-                graph(step("innocent"), name="i"), graph(step("poison"), name="p")
+                graph(step("innocent"), name="i", priority="high"), graph(step("poison"), name="p")
             )
         else:
             hand.commit(may_isolate=False, slots=1)
@@ -169,8 +171,34 @@ def test_a_step_that_has_returned_loses_no_attempt_to_crashes(checked: Database)
         assert hand.steps(innocent)["innocent"]["attempt"] == crash + 2
         hand.close()
     hand = Hand(checked)
-    while hand.names() != ["innocent"]:
-        hand.commit()
+    hand.commit(may_isolate=False, slots=1)
     assert hand.claimed("innocent").may_act
     hand.succeed("innocent")
+    hand.close()
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere", "before the boot"])
+def test_an_effect_is_decided_at_once_where_its_process_has_surely_ended(
+    checked: Database, where: str
+) -> None:
+    """A worker of this machine whose process is gone; of any other nothing is known."""
+    hand = Hand(checked)
+    task_id = hand.start(graph(step("pay")))
+    intend(hand, hand.claimed("pay"))
+    ((started,),) = hand.rows("SELECT process_started FROM workers")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    host = "another" if where == "elsewhere" else socket.gethostname()
+    boot = "00000000:" if where == "before the boot" else started.partition(":")[0] + ":"
+    with checked.connect("writer") as tx, tx.transaction():
+        later = hand.clock.now() + 3600 * SECOND
+        tx.execute("UPDATE tool_calls SET expires_at = :later", later=later)
+        sql = "UPDATE workers SET host = :host, process_id = :id, process_started = :started, dead = 1"
+        tx.execute(sql, host=host, id=gone.pid, started=f"{boot}1")
+        owner = hand.committer.worker_id
+    with checked.connect("writer") as tx:
+        rescue_steps.take_over(tx, GraphCache(), hand.clock, [owner], is_process_gone=False)
+    ((expires_at,),) = hand.rows("SELECT expires_at FROM tool_calls")
+    assert (expires_at < later) == (where == "here")
+    assert hand.statuses(task_id) == {"pay": "pending"}
     hand.close()
