@@ -198,3 +198,10 @@ def approval_of(on: Wait | None) -> str | None:
 
 def _given(**optional: Json) -> dict[str, Json]:
     return {key: value for key, value in optional.items() if value is not None}
+
+
+def delay_words(delay: Mapping[str, Any]) -> str:
+    """Say why a running step is delayed: a store does not answer, or a thread outlives its attempt."""
+    if "thread" in delay:
+        return str(delay["error"])
+    return f"waits for the artifact store {delay.get('store')}"

@@ -52,6 +52,27 @@ MUTANTS: Final = (
         'if policy == "reconcile":',
     ),
     Mutant(
+        "a thread that outlives its attempt delays the end of its task",
+        "a step with a timeout of two seconds fails when its function returns, after minutes",
+        "agent/tasks/worker/attempts.py",
+        "has_next = attempt.claim.attempt < attempt.attempt_input.max_attempts",
+        "has_next = True",
+    ),
+    Mutant(
+        "a thread that outlives its attempt gives its slot back",
+        "threads that cannot be ended pile up beside full slots",
+        "agent/tasks/worker/attempts.py",
+        "return len(self._by_step) + len(self._outlived)",
+        "return len(self._by_step)",
+    ),
+    Mutant(
+        "a step starts beside the thread of its last attempt",
+        "two attempts of one step act side by side",
+        "agent/tasks/worker/attempts.py",
+        "if step_id in self._outlived:",
+        "if not step_id:",
+    ),
+    Mutant(
         "a call without a timeout ends before its attempt",
         "the command of a frozen worker and that of its successor run side by side",
         "agent/steps/attempt/context.py",

@@ -54,7 +54,9 @@ class Household:
         self._environment["AGENT_SERVER__PORT"] = str(self.port)
         if database_url is not None:
             self._environment["AGENT_DATABASE__URL"] = database_url
-        (directory / "config.toml").write_text('[http]\nallow_private = ["127.0.0.1"]\n[steps]\nattempt_seconds = 60.0\n')
+        (directory / "config.toml").write_text(
+            '[http]\nallow_private = ["127.0.0.1"]\n[steps]\nattempt_seconds = 60.0\n'
+        )
 
     def start_missing(self) -> None:
         """Start what is not running; how far it has come is unknown on return."""

@@ -53,7 +53,7 @@ LOADED = (echo, *(kind.handler for kind in KINDS.values()))
 SETTINGS = EngineSettings(
     slots=6, poll_seconds=1.0, lease_seconds=6.0, shutdown_seconds=5.0, solo_seconds=3.0
 )
-LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, inline_bytes=2_000)
+LIMITS = Limits(send_window_seconds=3.0, call_seconds=6.0, attempt_seconds=60.0, inline_bytes=2_000)
 APPROVAL_LOOP_SECONDS = 5.0
 _WITNESSED = frozenset({"act", "job", "python"})
 """The actions whose calls the world counts by key."""

@@ -93,6 +93,11 @@ def stubborn(ctx: BlockingContext, gate: str, value: Any = None) -> Any:
     return value
 
 
+def call_stubbornly(ctx: BlockingContext, gate: str) -> Any:
+    """Act in a thread: the effect takes until the test opens the gate."""
+    return ctx.call("pay", {"amount": 1}, _gates[gate].block)
+
+
 def heeding(ctx: BlockingContext, gate: str) -> str:
     """Work in a thread until the engine asks to stop; return that it did."""
     _gates[gate].entered += 1

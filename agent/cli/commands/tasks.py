@@ -297,6 +297,7 @@ def _row(task: dict[str, Any]) -> tuple[str, ...]:
 def _remark(task: dict[str, Any]) -> str:
     """Return why a task failed or is paused, or what it waits for."""
     from agent.cli.output import terminal
+    from agent.core.waits import delay_words
     from agent.tasks.read_models import listed_waits
 
     if task["status"] == "paused":
@@ -304,5 +305,5 @@ def _remark(task: dict[str, Any]) -> str:
     if task["error"]:
         return str(task["error"].get("message", ""))
     if task["delay"]:
-        return f"waits for the artifact store {task['delay'].get('store')}"
+        return delay_words(task["delay"])
     return listed_waits.words(task["waiting_for"], terminal.moment)

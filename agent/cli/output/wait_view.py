@@ -23,9 +23,9 @@ _AT: Final = {
 
 
 def delayed(delay: dict[str, Any]) -> str:
-    """Return which artifact store a step waits for."""
-    why = terminal.one_line(delay.get("error") or "", 200)
-    return f"waits for the artifact store {delay.get('store')}: {why}"
+    """Return which artifact store a step waits for and why, or which thread of its own."""
+    why = "" if "thread" in delay else f": {terminal.one_line(delay.get('error') or '', 200)}"
+    return terminal.one_line(waits.delay_words(delay), 300) + why
 
 
 def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:

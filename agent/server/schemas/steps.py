@@ -36,7 +36,7 @@ class StepDocument(ResponseDocument):
     waiting_on: Any
     delay: Any = Field(
         description="why a running step is delayed: the `store` of large values that does not"
-        " respond, and its `error`"
+        " respond, or the function whose `thread` outlives the attempt, and the `error`"
     )
     wake_at: Instant | None
     output: Any

@@ -169,7 +169,9 @@ class ListedTask(TaskSummary):
     )
     waits: int = Field(description="steps that only a person or a program can wake")
     signal: str | None = Field(description="the signal, if it waits for nothing else from outside")
-    delay: Any = Field(description="the artifact store that a running step waits for, or null")
+    delay: Any = Field(
+        description="the artifact store or the thread that a running step waits for, or null"
+    )
 
 
 class SearchExtent(ResponseDocument):

@@ -64,6 +64,27 @@ async def decide(end: HandlerEnd, context: StepContext, limit: TimeLimit) -> Out
     return await _check_in_thread(outcome, context)
 
 
+def thread_remark(name: str) -> str:
+    """Say that a function goes on after its attempt's time."""
+    return (
+        f"{name} still runs in its thread, which keeps a slot until it returns"
+        " (`executor: process` would end it)"
+    )
+
+
+def outcome_so_far(context: StepContext, limit: TimeLimit) -> Outcome:
+    """Return the outcome of an interrupted attempt whose thread still runs."""
+    outcome = _interrupted(context, limit)
+    if not isinstance(outcome, Failed | Retry):
+        return outcome
+    remark = thread_remark(code_name(context))
+    error = replace(outcome.error, message=f"{outcome.error.message}; {remark}")
+    if isinstance(outcome, Failed):
+        return Failed(error)
+    # A call of the thread may still have its effect.
+    return Retry(error, is_unknown=context.calls.in_flight > 0)
+
+
 def code_name(context: StepContext) -> str:
     """Name the code of a step, for errors."""
     step = context.attempt_input.step

@@ -35,7 +35,14 @@ from agent.steps.attempt.containment import (
     is_interruption,
 )
 from agent.steps.attempt.context import StepContext
-from agent.steps.attempt.outcome_rules import SHUTDOWN, HandlerEnd, code_name, decide
+from agent.steps.attempt.outcome_rules import (
+    SHUTDOWN,
+    HandlerEnd,
+    code_name,
+    decide,
+    outcome_so_far,
+    thread_remark,
+)
 from agent.steps.attempt.prepare import PreparedStep
 from agent.steps.attempt.recorded_calls.calls import Calls
 from agent.steps.attempt.secrets import Secrets, secret_watcher
@@ -244,6 +251,7 @@ async def _call_handler(
     try:
         with scope:
             _interrupt_on_stop(context, scope)
+            context.note_outlived = partial(_note_outlived, context, limit)
             try:
                 end.outcome = await handler(config, context)
             except (Exception, EndAttempt) as error:
@@ -298,6 +306,15 @@ def _interrupt_on_stop(context: StepContext, scope: CancelScope) -> None:
     signals.on_stop = interrupt
     if signals.is_stopping:
         interrupt()
+
+
+def _note_outlived(context: StepContext, limit: TimeLimit) -> None:
+    """Tell the engine and the step's log that the attempt is over, and its function is not."""
+    signals = context.signals
+    if signals.stop_reason == SHUTDOWN or signals.on_outlived is None:
+        return
+    context.log(thread_remark(code_name(context)))
+    signals.on_outlived(outcome_so_far(context, limit), code_name(context))
 
 
 def _redact_error(outcome: Outcome, secrets: Secrets) -> Outcome:

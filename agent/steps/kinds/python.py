@@ -74,7 +74,10 @@ async def _on_loop(function: Function, keywords: dict[str, Any], context: StepCo
 
 
 async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
-    """Wait for a thread. After its time it loses its context, and keeps its slot until it ends."""
+    """Wait for a thread. After its time it loses its context, and keeps its slot until it ends.
+
+    The engine ends the attempt meanwhile, where nothing can follow but the end of the step.
+    """
     future = context.services.threads.start(function)
     try:
         in_time: T = await asyncio.shield(future)
@@ -84,6 +87,8 @@ async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
         context.signals.has_runaway_thread = not future.done()
         if not context.is_interrupted():
             raise
+        if not future.done():
+            context.note_outlived()
     result: T = await asyncio.shield(future)
     context.signals.has_runaway_thread = False
     return result

@@ -8,6 +8,7 @@ from agent.core.chat_origin import ChatOrigin
 from agent.core.plain_json import Json
 from agent.core.waits import EndedWait
 from agent.steps.types.call_records import CallResult, Intent, RecordedApproval, RecordedCall
+from agent.steps.types.outcome import Outcome
 from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation, StateValue
 from agent.steps.types.value_sizes import SMALL_BYTES, is_small
@@ -122,7 +123,14 @@ class AttemptInput:
 class Signals:
     """Signals from the engine to an attempt in flight: pause at a checkpoint, or stop now."""
 
-    __slots__ = ("has_runaway_thread", "is_pausing", "is_stopping", "on_stop", "stop_reason")
+    __slots__ = (
+        "has_runaway_thread",
+        "is_pausing",
+        "is_stopping",
+        "on_outlived",
+        "on_stop",
+        "stop_reason",
+    )
 
     def __init__(self) -> None:
         self.is_pausing = False
@@ -132,6 +140,8 @@ class Signals:
         """Called when the attempt should stop."""
         self.has_runaway_thread = False
         """Set by the attempt: a thread of it is still running and cannot be stopped."""
+        self.on_outlived: Callable[[Outcome, str], None] | None = None
+        """Called when the attempt is over while a thread of it runs: with its outcome and the function's name."""
 
     def stop_for(self, reason: str) -> None:
         """Make the attempt stop; the reason is for its log."""

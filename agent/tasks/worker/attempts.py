@@ -4,15 +4,25 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
+
+import structlog
 
 from agent.steps.attempt import runner, spans
+from agent.steps.attempt.outcome_rules import SHUTDOWN, thread_remark
 from agent.steps.attempt.services import Services
 from agent.steps.types.attempt_input import AttemptInput, Signals
-from agent.steps.types.outcome import Outcome, Succeeded
+from agent.steps.types.outcome import Json, Outcome, Retry, Returned, Succeeded
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.rules.settlement import Claim
 from agent.tasks.state.rows import NO_ITEM
+from agent.tasks.worker.health import Health
+
+log = structlog.get_logger(__name__)
+
+RETURN_SECONDS: Final = 1.0
+"""How long a step rests that is claimed while a thread of its last attempt runs."""
 
 current_attempt: ContextVar[AttemptInput] = ContextVar("current_attempt")
 """The attempt that asyncio tasks and callbacks belong to, also those that its code starts."""
@@ -42,6 +52,10 @@ class Attempt:
     claim: Claim
     signals: Signals = field(default_factory=Signals)
     task: "asyncio.Task[None] | None" = None
+    thread: str | None = None
+    """After the attempt's time: the function that still runs in its thread."""
+    has_ended_early: bool = False
+    """Whether its outcome is on its way to a commit while its thread runs."""
 
 
 def claim_of(attempt_input: AttemptInput) -> Claim:
@@ -62,26 +76,44 @@ def claim_of(attempt_input: AttemptInput) -> Claim:
 class Attempts:
     """Starts attempts, queues their completions, and asks them to pause or stop."""
 
-    def __init__(self, services: Services, queue: RecordQueue, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, services: Services, queue: RecordQueue, wake: Callable[[], None], health: Health
+    ) -> None:
         self._services = services
         self._queue = queue
         self._wake = wake
+        self._health = health
         self._by_step: dict[str, Attempt] = {}
+        self._outlived: dict[str, Attempt] = {}
+        """By step: attempts that have ended on record, and whose threads keep their slots."""
+        self.ending_early = 0
+        """How many outcomes are on their way to a commit that will free no slot."""
         self.isolated: list[Attempt] = []
         """Attempts that run with nothing beside them."""
 
     def __len__(self) -> int:
-        return len(self._by_step)
+        return len(self._by_step) + len(self._outlived)
 
     def __iter__(self) -> Iterator[Attempt]:
-        return iter(list(self._by_step.values()))
+        return iter([*self._by_step.values(), *self._outlived.values()])
 
     def start(self, attempt_input: AttemptInput, *, is_isolated: bool) -> None:
         """Begin an attempt."""
         attempt = Attempt(attempt_input, claim_of(attempt_input))
-        self._by_step[attempt_input.step_id] = attempt
+        step_id = attempt_input.step_id
+        before = self._outlived.get(step_id) or self._by_step.get(step_id)
+        if before is not None and before.thread is not None:
+            # This worker had lost its claim on the step, and has another one now.
+            self._outlived[step_id] = before
+        self._by_step[step_id] = attempt
         if is_isolated:
             self.isolated.append(attempt)
+        if step_id in self._outlived:
+            self._finish(
+                attempt, Returned("its last attempt still runs in a thread", RETURN_SECONDS)
+            )
+            return
+        attempt.signals.on_outlived = partial(self._outlive, attempt)
         attempt.task = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
@@ -96,23 +128,65 @@ class Attempts:
             return
         self._finish(attempt, outcome)
 
+    def _outlive(self, attempt: Attempt, outcome: Outcome, name: str) -> None:
+        """Let an attempt end at its time, although its thread runs on.
+
+        No other attempt of the step may start before the thread has ended. So a step that has further
+        attempts keeps its claim, and only says what it waits for.
+        """
+        attempt.thread = name
+        self._report_outlived()
+        if isinstance(outcome, Retry):
+            has_next = attempt.claim.attempt < attempt.attempt_input.max_attempts
+            if has_next or outcome.is_unknown:
+                delay: dict[str, Json] = {"thread": name, "error": outcome.error.message}
+                graph = attempt.attempt_input.graph
+                self._queue.add_entry(JournalEntry(attempt.claim, graph, delay=delay))
+                self._wake()
+                return
+        self._end_early(attempt, outcome)
+
+    def _end_early(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.has_ended_early = True
+        self.ending_early += 1
+        self._finish(attempt, outcome)
+
+    def _report_outlived(self) -> None:
+        """Tell people of the threads that keep slots after their attempts' time."""
+        names = sorted({attempt.thread for attempt in self if attempt.thread is not None})
+        if names:
+            if self._health.report("threads", thread_remark(", ".join(names))):
+                log.warning("attempts.outlived", functions=names)
+        else:
+            self._health.resolve("threads")
+
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         completion = Completion(attempt.claim, attempt.attempt_input.graph, outcome)
         self._queue.add_completion(completion, _size(outcome))
         self._wake()
 
     def remove(self, claim: Claim) -> Attempt | None:
-        """Free the slot of an attempt whose completion is committed."""
-        attempt = self._by_step.get(claim.step_id)
-        if attempt is None or attempt.claim.token != claim.token:
-            return None
-        return self._by_step.pop(claim.step_id)
+        """Free the slot of an attempt whose completion is committed, unless its thread keeps that."""
+        for attempts in (self._by_step, self._outlived):
+            attempt = attempts.get(claim.step_id)
+            if attempt is not None and attempt.claim.token == claim.token:
+                del attempts[claim.step_id]
+                if attempt.has_ended_early and attempts is self._by_step:
+                    self._outlived[claim.step_id] = attempt
+                    self.ending_early -= 1
+                    return None
+                if attempt.thread is not None:
+                    self._report_outlived()
+                return attempt
+        return None
 
     def stop(self, step_id: str, reason: str) -> None:
         """Ask one attempt to stop, if it is in flight here."""
         attempt = self._by_step.get(step_id)
         if attempt is not None and not attempt.signals.is_stopping:
             attempt.signals.stop_for(reason)
+            if attempt.thread is not None and not attempt.has_ended_early and reason != SHUTDOWN:
+                self._end_early(attempt, Returned(reason))
 
     def pause(self, step_id: str) -> None:
         """Ask one attempt to pause at its next checkpoint."""

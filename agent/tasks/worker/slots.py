@@ -48,6 +48,7 @@ class Slots:
         if self._attempts.isolated:
             self._release_returned()
         running = len(self._attempts) - len(batch.completions) + self._external.more_running
+        running += self._attempts.ending_early
         if unconfirmed is not None:
             running += unconfirmed.more_running
         slots = min(self._settings.slots - running + self._external.ended, self._settings.batch)

@@ -104,7 +104,7 @@ class Worker:
             mail=mail or {},
             conversations=ConversationReader(database),
         )
-        self.attempts = Attempts(self.services, self.external.queue, self.wake)
+        self.attempts = Attempts(self.services, self.external.queue, self.wake, self.health)
         self.state_conflicts = StateConflicts(self.outbox, self.wake)
         self.submitters = Submitters()
         self.firings = PendingFirings()

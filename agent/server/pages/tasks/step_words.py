@@ -64,7 +64,7 @@ def reason(step: Document, task_status: str) -> str:
     if step["status"] == "waiting" and task_status not in TASK_ENDED:
         return waiting(step["waiting_on"] or {})
     if delay := step.get("delay"):
-        return f"waits for the artifact store {delay.get('store')}"
+        return in_one_line(for_pages(waits.delay_words(delay)))
     return ""
 
 
