@@ -30,6 +30,8 @@ from agent.steps.types.errors import (
     UnknownOutcomeError,
 )
 from agent.steps.types.outcome import Json, Outcome, Paused, StepError, Succeeded, Waiting
+from agent.store.artifacts import objects
+from agent.store.db.database import StoreError
 
 if TYPE_CHECKING:
     from agent.store.artifacts.blobs import BlobStores
@@ -113,8 +115,18 @@ class RemoteExecution:
         )
         request = context.request(self._name, body, on_unknown="ask" if is_effect else "retry")
         request = replace(request, is_effect=is_effect, lookup=find)
-        answer = await context.perform(request, perform)
+        answer = await context.perform(request, perform, lambda: self._await_store(context))
         return Succeeded(answer.response, idempotency_key=answer.idempotency_key)
+
+    async def _await_store(self, context: StepContext) -> None:
+        """Before the intent: let the step wait, at no cost, while the store of jobs does not answer."""
+        stores, url = self._store.stores, self._store.url
+        try:
+            await stores.breaker(url).call_async(
+                lambda: objects.check(url, self._options_of_store()), stores.timeout_seconds
+            )
+        except StoreError as error:
+            context.calls.await_store(error.message)
 
     def _options_of_store(self) -> Any:
         return self._store.stores.options(self._store.url)

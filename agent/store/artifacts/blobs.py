@@ -21,6 +21,26 @@ from agent.store.db.dialect import Fault
 DEFAULT_SECONDS: Final = 30.0
 SHOWN_SECONDS: Final = 5.0
 """How long a person waits for a value before the rest is shown without it."""
+_BUCKET_SCHEMES: Final = frozenset(
+    (
+        "s3",
+        "s3a",
+        "gs",
+        "gcs",
+        "az",
+        "abfs",
+        "abfss",
+        "adl",
+        "oss",
+        "oci",
+        "r2",
+        "b2",
+        "cos",
+        "obs",
+        "tos",
+    )
+)
+"""The schemes of object stores, which need no directories."""
 _PROBE: Final = b"written by `agent doctor`"
 
 Options = Mapping[str, Any]
@@ -160,7 +180,7 @@ class BlobStore:
         try:
             if "://" in self._base:
                 files, path = files_of(address, self._options())
-                files.makedirs(files._parent(path), exist_ok=True)
+                make_directory_of(address, files, path)
                 files.pipe_file(path, data)
             else:
                 _write_file(Path(address), data)
@@ -257,6 +277,16 @@ def files_of(address: str, options: Options | None = None) -> tuple[Any, str]:
     """Return the driver of a URL and the path in it; some drivers connect to the store here."""
     files, path = _fsspec_core().url_to_fs(address, **(options or {}))
     return files, path
+
+
+def make_directory_of(address: str, files: Any, path: str) -> None:
+    """Make the directory that an object is written to, in stores that have directories.
+
+    Drivers of object stores would create a bucket that is missing: its name may be mistyped.
+    """
+    schemes = {link.partition("://")[0] for link in address.split("::")}
+    if schemes.isdisjoint(_BUCKET_SCHEMES):
+        files.makedirs(files._parent(path), exist_ok=True)
 
 
 def _check_driver(address: str, options: Options) -> None:

@@ -10,7 +10,26 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.core.files.file_sync import sync
-from agent.store.artifacts.blobs import Options, files_of, replace_file
+from agent.store.artifacts.blobs import (
+    Options,
+    files_of,
+    make_directory_of,
+    replace_file,
+    store_of,
+)
+from agent.store.db.database import StoreError
+from agent.store.db.dialect import Fault
+
+
+def check(base: str, options: Options | None = None) -> None:
+    """Raise `StoreError` where the store of some objects does not answer."""
+    try:
+        if "://" in base:
+            read(f"{base}/is-it-there", options)
+    except Exception as error:
+        # Drivers raise errors of their own.
+        text = f"the store {store_of(base)} does not answer: {error or type(error).__name__}"
+        raise StoreError(Fault.UNREACHABLE, text) from None
 
 
 def create(address: str, data: bytes, options: Options | None = None) -> bool:
@@ -22,7 +41,7 @@ def create(address: str, data: bytes, options: Options | None = None) -> bool:
     if "://" not in address:
         return _create_file(Path(address), data)
     files, path = files_of(address, options)
-    files.makedirs(files._parent(path), exist_ok=True)
+    make_directory_of(address, files, path)
     try:
         files.pipe_file(path, data, mode="create")
     except FileExistsError:
@@ -49,7 +68,7 @@ def write(address: str, data: bytes, options: Options | None = None) -> None:
     """Write an object, or replace it: readers see the old content or the new one."""
     if "://" in address:
         files, path = files_of(address, options)
-        files.makedirs(files._parent(path), exist_ok=True)
+        make_directory_of(address, files, path)
         files.pipe_file(path, data)
         return
     target = Path(address)

@@ -24,6 +24,7 @@ from agent.steps.executors.remote import JobStore, RemoteExecution
 from agent.steps.types.outcome import Failed, Json, Outcome, Retry, Returned, Succeeded, Waiting
 from agent.store.artifacts import objects as store_objects
 from agent.store.artifacts.blobs import BlobStores
+from tests.support import faulty_store
 from tests.support.attempt import PATIENCE_SECONDS, HandClock, Trial, run, until
 
 OnLaunch = Callable[[LaunchedJob], Awaitable[None]]
@@ -77,12 +78,12 @@ class JobExecutors:
     def __init__(self, launcher: HandLauncher, settings: JobSettings, directory: Path) -> None:
         self._launcher = launcher
         self._settings = settings
-        self._store = JobStore(str(directory), BlobStores())
+        self.store = JobStore(str(directory), BlobStores())
 
     def open(
         self, kind: str, executor: Mapping[str, Json] | None, services: Services
     ) -> Execution | None:
-        return RemoteExecution("job", kind, {}, self._launcher, self._settings, self._store)
+        return RemoteExecution("job", kind, {}, self._launcher, self._settings, self.store)
 
 
 Launching = tuple[Trial, HandLauncher]
@@ -164,6 +165,26 @@ def test_the_intent_is_durable_before_the_job_is_launched(
     assert outcome.output == {"exit_code": 0, "stdout": "done\n", "stderr": ""}
     assert launcher.intents_at_launch == [1]
     assert trial.journal.log_text.endswith("done")
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+def test_a_job_waits_for_a_store_that_does_not_answer(
+    shell: Callable[..., Launching], how: str
+) -> None:
+    """Nothing is recorded or launched before it answers, and no attempt is used up."""
+    trial, launcher = shell()
+    launcher.on_launch = run_here
+    executors = trial.services.executors
+    assert isinstance(executors, JobExecutors)
+    executors.store = JobStore(faulty_store.URL, BlobStores(timeout_seconds=0.3))
+    with faulty_store.broken(how):
+        outcome = run(trial.attempt())
+    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome.on, Timer)
+    assert "faulty://bucket" in (outcome.on.store_error or "")
+    assert (launcher.jobs, trial.journal.intents) == ([], [])
+    executors.store = JobStore(faulty_store.URL, BlobStores())
+    assert isinstance(run(trial.attempt()), Succeeded)
 
 
 def test_a_job_that_has_begun_does_not_begin_again(

@@ -62,7 +62,7 @@ Prepare = Callable[[], Awaitable[Process | None]]
 """Starts the process of a call, which waits until the intent is durable."""
 
 _STORE_RETRY_SECONDS: Final = 15
-"""The delay before a step tries again to store a large request."""
+"""The delay before a step tries a store again."""
 
 
 class Calls:
@@ -231,10 +231,8 @@ class Calls:
             # Before `send_by` is set: an upload may take longer than the call may wait. Where the store does
             # not answer, the step waits, which uses up no attempt.
             await self._store_request(large)
-        process = None
-        if prepare is not None:
-            process = await prepare()
-        elif not file_descriptors.are_available():
+        process = None if prepare is None else await prepare()
+        if process is None and not file_descriptors.are_available():
             raise OutOfDescriptorsError(numbered.action)
         send_by = clock.now() + int(self._services.limits.send_window_seconds * SECOND)
         intent = new_intent(
@@ -267,9 +265,13 @@ class Calls:
         """Store a large request ahead of its intent; the step waits if that cannot be done now."""
         reason = await self._services.journal.keep(self._attempt_input, text)
         if reason:
-            wake_at = self._services.clock.now() + _STORE_RETRY_SECONDS * SECOND
-            timer = Timer(wake_at, store_error=reason)
-            self.end_attempt(Waiting(timer, wake_at, self.checkpoint))
+            self.await_store(reason)
+
+    def await_store(self, reason: str) -> NoReturn:
+        """End the attempt: its step waits for a store, without a slot, and the attempt does not count."""
+        wake_at = self._services.clock.now() + _STORE_RETRY_SECONDS * SECOND
+        timer = Timer(wake_at, store_error=self._secrets.redact(reason))
+        self.end_attempt(Waiting(timer, wake_at, self.checkpoint))
 
     async def _journal_intent(self, intent: Intent, call: Call) -> None:
         """Wait until the intent is durable; end the attempt where a budget refuses it."""
