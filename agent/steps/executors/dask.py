@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from agent.config.executors import DaskSettings
 from agent.steps.executors.launcher import LaunchedJob, missing_library
-from agent.steps.executors.ray import run_program
+from agent.steps.executors.ray import reason_of, run_program
 from agent.steps.types.errors import DefiniteFailure
 
 CONNECT_SECONDS: Final = 15
-_ENDED_BADLY: Final = ("error", "lost", "cancelled")
+_ENDED_BADLY: Final = ("lost", "cancelled")
 
 
 class DaskLauncher:
@@ -79,6 +79,9 @@ class DaskLauncher:
         future = self._futures.get(job.name)
         if future is None or not future.done():
             return None
+        if future.status == "error":
+            error = await asyncio.to_thread(lambda: future.exception(timeout=CONNECT_SECONDS))
+            return f"its task failed: {reason_of(error)}"
         if future.status in _ENDED_BADLY:
             return f"its task ended: {future.status}"
         exit_code = await asyncio.to_thread(lambda: future.result(timeout=CONNECT_SECONDS))

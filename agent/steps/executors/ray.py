@@ -32,6 +32,13 @@ def run_program(program: str, spec_address: str) -> int:
     return exit_code
 
 
+def reason_of(error: BaseException) -> str:
+    """Return in one line why a run in a cluster failed: the error of the worker, where that is known."""
+    cause = getattr(error, "cause", None)
+    known = cause if isinstance(cause, BaseException) else error
+    return ": ".join([type(known).__name__, *str(known).strip().splitlines()[:1]])
+
+
 class RayLauncher:
     """Launches jobs as actors of a Ray cluster."""
 
@@ -106,8 +113,7 @@ class RayLauncher:
         try:
             return f"its actor ended with exit code {ray.get(result)}"
         except Exception as error:
-            first = str(error).strip().splitlines()[:1]
-            return f"its actor died: {''.join(first) or type(error).__name__}"
+            return f"its actor died: {reason_of(error)}"
 
     async def cancel(self, job: LaunchedJob) -> None:
         """Kill the actor with its processes."""
