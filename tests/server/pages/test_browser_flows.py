@@ -277,6 +277,29 @@ def test_bulk_cancel_with_a_preview(
     assert {line["task"] for line in canceled} == set(ids[:2])
 
 
+def test_many_tasks_are_chosen_and_confirmed_without_scrolling(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """On a phone: the box for all stands above the list, and the buttons at the foot of the screen."""
+    running.add_workflow("name: many\nsteps: {rest: {wait: 6h}}\n")
+    for _ in range(25):
+        client.post("/api/v1/workflows/many/tasks")
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/tasks?workflow=many&activity=waiting")
+        box = page.get_by_label("All on this page")
+        expect(box).to_be_in_viewport()
+        box.check()
+        expect(page.locator("[name=task]:checked")).to_have_count(25)
+        choose = page.locator("#bulk").get_by_role("button", name="Cancel…")
+        expect(choose).to_be_in_viewport()
+        choose.click()
+        confirm = page.get_by_role("button", name="Cancel 25 tasks")
+        expect(confirm).to_be_in_viewport(ratio=1)
+        assert page.evaluate("scrollY") == 0
+        confirm.click()
+        expect(page.locator(".notice")).to_contain_text("25 canceled.")
+
+
 def test_a_filtered_list_offers_what_would_change_its_tasks(
     running: Running, client: httpx.Client, visitor: httpx.Client
 ) -> None:

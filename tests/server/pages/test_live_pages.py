@@ -129,14 +129,20 @@ def test_a_page_survives_a_restart_of_the_daemon(browser: Browser, tmp_path: Pat
             page = viewer.open("/")
             comment = page.locator(f'[data-question="{asked["id"]}"]').get_by_label("Comment")
             comment.fill("typed before")
+            approve = page.locator(f'[data-question="{asked["id"]}"]').get_by_role(
+                "button", name="Approve"
+            )
+            expect(approve).to_be_enabled()
             first.stop()
             expect(page.locator(".offline")).to_be_visible()
+            expect(approve).to_be_disabled()
             with Running(Database(f"sqlite:///{tmp_path}/agent.db"), tmp_path, port=port) as second:
                 with second.client() as client:
                     task_id = _start(client, "pay-invoice")
                     later = question_of(client, task_id)
                 expect(page.locator(f'[data-question="{later["id"]}"]')).to_be_visible()
                 expect(page.locator(".offline")).to_be_hidden()
+                expect(approve).to_be_enabled()
                 expect(comment).to_have_value("typed before")
                 page.goto("about:blank")
 

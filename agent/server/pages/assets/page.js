@@ -16,17 +16,25 @@
     query.set("every", body.dataset.every || body.dataset.count);
     stream = new EventSource("/live?" + query);
     // What happened between the rendering and the opening of the stream was missed.
-    stream.onopen = () => { body.classList.remove("is-offline"); refresh(); };
+    stream.onopen = () => { setOffline(false); refresh(); };
     stream.addEventListener("change", (event) => { cursor = event.data; refresh(); });
     stream.addEventListener("signed-out", () => location.reload());
     stream.onerror = () => {
-      body.classList.add("is-offline");
+      setOffline(true);
       if (stream && stream.readyState === EventSource.CLOSED) {
         close();
         clearTimeout(retry);
         retry = setTimeout(() => { refresh(); open(); }, RETRY_MS);
       }
     };
+  }
+  // What is pressed while nobody answers would lead to an error page of the browser.
+  function setOffline(isOffline) {
+    body.classList.toggle("is-offline", isOffline);
+    for (const button of document.querySelectorAll(isOffline ? "form[method=post] button:enabled" : "[data-offline]")) {
+      button.disabled = isOffline;
+      button.toggleAttribute("data-offline", isOffline);
+    }
   }
   function close() { if (stream) { stream.close(); stream = null; } }
   // A browser opens six connections to one host: hidden pages must not use them up.
@@ -59,7 +67,7 @@
         etag = tag;
         show(new DOMParser().parseFromString(text, "text/html"));
       }
-      if (answer.ok) body.classList.remove("is-offline");
+      if (answer.ok) setOffline(false);
     } catch { /* The stream's own retries tell when the daemon is back. */ }
     await new Promise((resolve) => setTimeout(resolve, SPACE_MS));
     isFetching = false;

@@ -72,5 +72,8 @@ def _edited(path: str, before: Json, text: str) -> Json:
 def _json(text: str, name: str) -> Json:
     try:
         return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise InvalidAnswerError(f"for {name} give JSON, not {cut(text, 60)!r}: {place}") from None
     except (ValueError, RecursionError):
         raise InvalidAnswerError(f"for {name} give JSON, not {cut(text, 60)!r}") from None

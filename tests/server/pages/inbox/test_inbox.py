@@ -12,7 +12,14 @@ from agent.store.engine import firing_rows, trigger_rows
 from tests.support.browser import sign_in
 from tests.support.page_forms import send
 from tests.support.recorded_triggers import record_workflow
-from tests.support.sample_dashboard import CHOICE, SCHEDULED, SUMMARY, WATCHED, question_of
+from tests.support.sample_dashboard import (
+    CHOICE,
+    PAY_INVOICE,
+    SCHEDULED,
+    SUMMARY,
+    WATCHED,
+    question_of,
+)
 from tests.support.server import Running, wait_for
 
 WHO = """\
@@ -146,6 +153,23 @@ def test_every_page_counts_what_waits_now(
     wait_for(lambda: count() == before + 3)
     client.post(f"/api/v1/approvals/{other['id']}/answer", json={"value": "Sea"})
     assert count() == before + 2
+
+
+def test_an_edit_that_is_not_json_is_refused_with_the_place(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """The key, the line and the column; the text stays typed."""
+    running.add_workflow(PAY_INVOICE)
+    task_id = _start(client, "pay-invoice")
+    asked = question_of(client, task_id)
+    edits = {"edit:argv": '[\n  "echo",\n  "pay"\n  "more"\n]'}
+    refused = send(visitor, f"/questions/{asked['id']}/answer", decision="approve", **edits)
+    assert refused.status_code == 422
+    assert re.search(
+        r'id="problem">For argv give JSON, not .*: line 4, column 3: Exp', refused.text
+    )
+    assert "&#34;more&#34;\n]</textarea>" in refused.text
+    client.post(f"/api/v1/tasks/{task_id}/cancel")
 
 
 def test_a_denial_is_called_so(
