@@ -25,6 +25,7 @@ from agent.models import response_parsing
 from agent.models.errors import ModelError
 from agent.models.protocol import Message, ModelRequest, Reply, StopReason, ToolUse, clean
 from agent.models.registry import Model
+from agent.workflows.schema_cost import find_target
 
 LABEL: Final = "[echo]"
 _BYTES_PER_TOKEN: Final = 4
@@ -161,7 +162,8 @@ def _line(row: dict[str, Any], members: list[str]) -> str:
 def _example(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:
     """Return a simple value that most schemas of this kind allow."""
     if "$ref" in schema and depth < 20:
-        return _example(_target(str(schema["$ref"]), root), root, depth + 1)
+        target = find_target(str(schema["$ref"]), root)
+        return _example(target if isinstance(target, dict) else {}, root, depth + 1)
     for key in ("const", "default"):
         if key in schema:
             return schema[key]
@@ -171,13 +173,6 @@ def _example(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:
         if schema.get(key):
             return _example(schema[key][0], root, depth + 1)
     return _example_of_type(schema, root, depth)
-
-
-def _target(reference: str, root: dict[str, Any]) -> dict[str, Any]:
-    target: Any = root
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        target = target.get(part, {}) if isinstance(target, dict) else {}
-    return target if isinstance(target, dict) else {}
 
 
 def _example_of_type(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:

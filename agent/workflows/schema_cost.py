@@ -8,6 +8,7 @@ does so with each level of the value.
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import unquote
 
 from agent.core.quick_classes.quick_dataclasses import dataclass
 from agent.workflows.patterns import pattern_weight
@@ -337,7 +338,7 @@ def find_target(reference: str, schema: Any) -> Any:
     if reference != "#" and not reference.startswith("#/"):
         return None
     for part in reference[2:].split("/") if len(reference) > 1 else ():
-        key = part.replace("~1", "/").replace("~0", "~")
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(schema, dict) and key in schema:
             schema = schema[key]
         elif (

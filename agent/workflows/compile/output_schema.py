@@ -5,7 +5,7 @@ time, and the work for a schema and a value is bounded before it is done.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -35,12 +35,56 @@ _MAX_REPORTED_SIZE: Final = 20_000
 _MAX_PATTERN_BYTES: Final = 8_000_000
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 
+_NAMES_OF_TYPES: Final[dict[type, tuple[str, ...]]] = {
+    dict: ("object",),
+    list: ("array",),
+    str: ("string",),
+    bool: ("boolean",),
+    int: ("integer", "number"),
+    float: ("number",),
+    type(None): ("null",),
+}
+_BOUNDS: Final = (
+    ("minimum", "maximum"),
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+)
+_OF_NAMES: Final = (
+    *("properties", "patternProperties", "$defs", "definitions"),
+    *("dependentSchemas", "dependencies"),
+)
+"""Keywords whose members are schemas by names: a name is no keyword."""
+_OF_SCHEMAS: Final = frozenset(
+    {
+        *(
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "if",
+            "then",
+            "else",
+            "prefixItems",
+            "items",
+            "contains",
+        ),
+        *("additionalProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems"),
+    }
+)
+"""Keywords whose value is a schema, or a list of schemas: that of others is none, whatever it looks like."""
+
 ValuePath = tuple[str | int, ...]
 
 
-def find_schema_problem(schema: dict[str, Any]) -> tuple[ValuePath, str] | None:
-    """Return where and why a JSON Schema cannot be used, or None."""
-    for path, reference in _references(schema, ()):
+def find_schema_problem(
+    schema: dict[str, Any], *, is_foreign: bool = False
+) -> tuple[ValuePath, str] | None:
+    """Return where and why a JSON Schema cannot be used, or None.
+
+    Parts that no value can meet are a mistake in a schema of one's own; one of another program may have them.
+    """
+    for path, reference in _references(schema):
         if not isinstance(reference, str) or not reference.startswith("#"):
             return path, "a $ref must point into this schema, as in '#/$defs/line'"
         if reference.startswith("#/") and find_target(reference, schema) is None:
@@ -49,7 +93,40 @@ def find_schema_problem(schema: dict[str, Any]) -> tuple[ValuePath, str] | None:
         _compiled(canonical_json(schema))
     except UnusableSchemaError as error:
         return error.path, str(error)
-    return None
+    return None if is_foreign else next(_contradictions(schema), None)
+
+
+def _contradictions(schema: dict[str, Any]) -> Iterator[tuple[ValuePath, str]]:
+    """Yield the parts that no value can meet: a step would fail after it has run."""
+    for path, part in _subschemas(schema, ()):
+        listed = part.get("enum", [part["const"]] if "const" in part else None)
+        word = "enum" if "enum" in part else "const"
+        types = part.get("type", _TYPES)
+        types = [types] if isinstance(types, str) else types
+        if listed == []:
+            yield (*path, word), "no value is one of none: give the values, or leave enum out"
+        elif listed is not None and not any(_is_of(value, types) for value in listed):
+            yield (*path, word), f"no value of {word} is of type {' or '.join(types)}"
+        for least, most in _BOUNDS:
+            if least in part and most in part and part[least] > part[most]:
+                yield (*path, most), f"no value meets it: {most} is less than {least}"
+        if part.get("additionalProperties") is False and not part.get("patternProperties"):
+            unknown = [
+                name for name in part.get("required", ()) if name not in part.get("properties", {})
+            ]
+            if unknown and types == ["object"]:
+                yield (
+                    (*path, "required"),
+                    (
+                        f"{unknown[0]!r} is required, and additionalProperties: false does not allow it"
+                    ),
+                )
+
+
+def _is_of(value: Any, types: Sequence[str]) -> bool:
+    if isinstance(value, float) and value.is_integer():
+        return "number" in types or "integer" in types
+    return any(name in types for name in _NAMES_OF_TYPES[type(value)])
 
 
 def refuse_unusable(schema: dict[str, Any]) -> None:
@@ -238,7 +315,8 @@ def _reason(error: Any, path: ValuePath) -> str:
     is_pattern = path[-1:] == ("pattern",) or path[-2:-1] == ("patternProperties",)
     if is_pattern and isinstance(value, str) and 'is not a "regex"' in error.message:
         return _pattern_reason(value)
-    if path[-1:] != ("type",) or not isinstance(value, str):
+    is_name = path[-2:-1] and path[-2] in _OF_NAMES
+    if path[-1:] != ("type",) or is_name or not isinstance(value, str):
         return f"not a JSON Schema: {cut(error.message)}"
     known = f"not a JSON Schema: {value!r} is not one of {', '.join(_TYPES)}"
     hint = did_you_mean(value, _TYPES)
@@ -274,12 +352,24 @@ def _shown(pattern: str) -> str:
     return repr(pattern if len(pattern) <= 80 else pattern[:77] + "...")
 
 
-def _references(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, Any]]:
-    if isinstance(value, dict):
-        for key, member in value.items():
-            if key in ("$ref", "$dynamicRef"):
-                yield (*path, key), member
-            yield from _references(member, (*path, key))
-    elif isinstance(value, list):
+def _references(schema: dict[str, Any]) -> Iterator[tuple[ValuePath, Any]]:
+    for path, part in _subschemas(schema, ()):
+        for word in ("$ref", "$dynamicRef"):
+            if word in part:
+                yield (*path, word), part[word]
+
+
+def _subschemas(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
+    """Yield a schema and all schemas in it."""
+    if isinstance(value, list):
         for number, member in enumerate(value):
-            yield from _references(member, (*path, number))
+            yield from _subschemas(member, (*path, number))
+    if not isinstance(value, dict):
+        return
+    yield path, value
+    for word, member in value.items():
+        if word in _OF_NAMES and isinstance(member, dict):
+            for name, subschema in member.items():
+                yield from _subschemas(subschema, (*path, word, name))
+        elif word in _OF_SCHEMAS:
+            yield from _subschemas(member, (*path, word))

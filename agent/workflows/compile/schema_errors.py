@@ -87,6 +87,8 @@ def _options_of_items(error: Any, schema: dict[str, Any]) -> list[Any]:
 
 
 def _listed(options: list[Any]) -> str:
+    if not options:
+        return "nothing"
     *first, last = map(_shown, options)
     return f"{', '.join(first)} or {last}" if first else last
 

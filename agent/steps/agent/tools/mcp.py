@@ -38,7 +38,7 @@ async def describe(
             schema = to_plain_json(json.loads(json.dumps(tools[name].input_schema)))
         except (ValueError, RecursionError) as error:
             raise _bad(f"MCP server {config.server}: the schema of {name}: {error}") from None
-        fault = find_schema_problem(without_costly_patterns(schema))
+        fault = find_schema_problem(without_costly_patterns(schema), is_foreign=True)
         if fault is not None:
             raise _bad(f"MCP server {config.server}: the schema of {name}: {fault[1]}")
         text = clean((tools[name].description or name)[:_MAX_DESCRIPTION])
