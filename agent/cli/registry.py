@@ -77,7 +77,7 @@ COMMANDS: Final = (
     Command("resume", CONTROL, "control", "resume", "Resume a paused task."),
     Command("cancel", CONTROL, "control", "cancel", "Cancel a task and stop its running steps."),
     Command("retry", CONTROL, "control", "retry", "Retry what did not succeed, in a new task."),
-    Command("fork", CONTROL, "control", "fork", "Run again from a step on, in a new task."),
+    Command("fork", CONTROL, "control", "fork", "Run again from the beginning, or from a step on, in a new task."),
     Command("resolve", CONTROL, "control", "resolve", "Resolve an unknown effect: its result was never recorded."),
     Command("signal", CONTROL, "control", "signal", "Send a signal to a task; it is kept until a step takes it."),
     Command("approvals", QUESTIONS, "approvals", "approvals", "List open questions, or show one in full."),

@@ -91,6 +91,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "fork": (
         ("agent fork 2a493545 --from pay -i amount=20", "again from a step, with another input"),
+        ("agent fork 2a493545 -i amount=20", "from the beginning"),
     ),
     "resolve": (
         ("agent resolve 2a493545 pay --done", "it happened: continue after it"),

@@ -90,9 +90,14 @@ class AgentClient(Protocol):
         """Retry what did not succeed, in a new task."""
 
     def fork(
-        self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
+        self,
+        task_id: str,
+        from_step: str | None,
+        edited: Document | None,
+        *,
+        is_latest: bool = False,
     ) -> "CommandResult":
-        """Run again from a step on, in a new task, with edited inputs."""
+        """Run again from a step on, or from the beginning, in a new task, with edited inputs."""
 
     def resolve(self, task_id: str, step: str, verdict: "Verdict", output: Any) -> "CommandResult":
         """Resolve an unknown effect."""

@@ -160,7 +160,12 @@ class LocalTasks:
             return self._operator.retry(task_id, is_latest=is_latest)
 
     def fork(
-        self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
+        self,
+        task_id: str,
+        from_step: str | None,
+        edited: Document | None,
+        *,
+        is_latest: bool = False,
     ) -> "CommandResult":
         with self._audited("fork", task=task_id, step=from_step):
             self._record_newest(task_id, is_chosen=is_latest)

@@ -161,7 +161,12 @@ class RemoteTasks:
         return self._command(f"tasks/{task_id}/retry", {"latest": is_latest})
 
     def fork(
-        self, task_id: str, from_step: str, edited: Document | None, *, is_latest: bool = False
+        self,
+        task_id: str,
+        from_step: str | None,
+        edited: Document | None,
+        *,
+        is_latest: bool = False,
     ) -> CommandResult:
         body = {"from_step": from_step, "input": edited or {}, "latest": is_latest}
         return self._command(f"tasks/{task_id}/fork", body, key=new_id())

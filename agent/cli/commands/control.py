@@ -1,5 +1,6 @@
 """Commands on one task: pause, resume, cancel, retry, fork, resolve, signal."""
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +63,10 @@ LatestOption = Annotated[
 
 def retry(
     task: TaskArgument,
+    pairs: Annotated[
+        list[str] | None,
+        Option("--input", "-i", metavar="KEY=VALUE", help="Names the fork that has another input."),
+    ] = None,
     *,
     latest: LatestOption = False,
     wait: WaitOption = False,
@@ -73,6 +78,8 @@ def retry(
     The new task keeps the results of the steps that succeeded. It has the version of the old one, or
     with --latest the newest; a question that reads differently there is asked again.
     """
+    if pairs:
+        raise _other_input(task, pairs, latest=latest, wait=wait)
 
     def command(client: "AgentClient", task_id: str) -> "CommandResult":
         return client.retry(task_id, is_latest=latest)
@@ -80,11 +87,28 @@ def retry(
     operate(task, command, wait=wait, no_input=no_input, as_json=as_json)
 
 
+def _other_input(task: str, pairs: list[str], *, latest: bool, wait: bool) -> Exception:
+    """Return the refusal of a retry with another input, with the command that does it."""
+    from agent.cli import invocation
+    from agent.cli.errors import CommandError
+
+    flags = [flag for flag, is_given in (("--latest", latest), ("--wait", wait)) if is_given]
+    words = ["fork", task, *(word for pair in pairs for word in ("-i", pair)), *flags]
+    return CommandError(
+        "a retry has the input of its task; with another one, fork it:"
+        f" {invocation.program()} {shlex.join(words)}   (from the beginning; with --from STEP the"
+        " steps before that one keep their results)"
+    )
+
+
 def fork(
     task: TaskArgument,
     from_step: Annotated[
-        str, Option("--from", metavar="STEP", help="The first step to run again.")
-    ],
+        str | None,
+        Option(
+            "--from", metavar="STEP", help="The first step to run again; default: all steps run."
+        ),
+    ] = None,
     pairs: InputOption = None,
     input_json: InputJsonOption = None,
     *,
@@ -93,9 +117,9 @@ def fork(
     no_input: NoInputOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run again from a step on, in a new task.
+    """Run again from the beginning, or from a step on, in a new task.
 
-    The new task keeps the results of the steps before it. Inputs can be changed.
+    With --from the new task keeps the results of the steps before that one. Inputs can be changed.
     """
     from agent.cli import inputs
 

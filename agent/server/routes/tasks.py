@@ -239,7 +239,7 @@ async def retry(request: Request, task_id: TaskId, body: RetryRequest | None = N
 async def fork(
     request: Request, task_id: TaskId, body: ForkRequest, key: IdempotencyKey = None
 ) -> Response:
-    """Create a task that keeps the results before a step and runs the rest with changed inputs."""
+    """Create a task that keeps the results before a step, if one is given, and runs the rest with changed inputs."""
     address = f"POST /tasks/{task_id}/fork"
     dedupe_key = await context_of(request).idempotency_keys.dedupe_key(
         caller(request), key, address, body.model_dump()

@@ -50,13 +50,15 @@ class RetryRequest(RequestDocument):
 
 
 class ForkRequest(RequestDocument):
-    """The step to run again from, and the changed inputs."""
+    """The step to run again from, if not from the beginning, and the changed inputs."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"from_step": "read", "input": {"max_amount": 900}}]}
     )
 
-    from_step: str = Field(max_length=200)
+    from_step: str | None = Field(
+        default=None, max_length=200, description="null: from the beginning, with all steps"
+    )
     input: dict[str, Any] = Field(default_factory=dict, description="only the changed inputs")
     latest: bool = Field(default=False, description="go on with the newest version of the workflow")
 

@@ -182,13 +182,13 @@ class Operator:
     def fork(
         self,
         task_id: str,
-        from_step: str,
+        from_step: str | None,
         edited: dict[str, Json] | None = None,
         dedupe_key: str | None = None,
         *,
         is_latest: bool = False,
     ) -> CommandResult:
-        """Start a new task that runs a step and the steps after it again, with edited input."""
+        """Start a new task that runs a step and the steps after it again, with edited input; None: all steps."""
         with self._locks.transaction() as tx:
             old = self._locks.lock(tx, task_id)
             if dedupe_key is not None:
@@ -199,7 +199,7 @@ class Operator:
             versions = newer_versions.NewerVersions(tx, self._graphs, old)
             latest = versions.chosen() if is_latest else None
             graph = old.graph if latest is None else latest.graph
-            if from_step not in graph.index_of:
+            if from_step is not None and from_step not in graph.index_of:
                 from agent.tasks.operator.step_names import no_such_step
 
                 raise no_such_step(graph, from_step)

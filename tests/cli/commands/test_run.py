@@ -152,10 +152,21 @@ def test_fork_runs_again_from_a_step_with_other_inputs(cli: Cli) -> None:
     assert "no input" in cli("fork", old["id"], "--from", "finish", "-i", "nope=1", code=2).err
     assert "no step" in cli("fork", old["id"], "--from", "nowhere", code=3).err
     assert "did you mean 'finish'?" in cli("fork", old["id"], "--from", "finnish", code=3).err
-    assert "--from" in cli("fork", old["id"], code=2).err
     assert len(cli("tasks", "--json").json) == 2
     waited = cli("fork", old["id"], "--from", "left", "-i", "word=bye", "--wait", "--json").json
     assert (waited["forked_from"], waited["output"]) == (old["id"], "left of hello, 3")
+
+
+def test_a_fork_without_a_step_starts_from_the_beginning(cli: Cli) -> None:
+    """All steps run again. A retry has the input of its task, and names the fork that has another."""
+    cli.write("diamond.yaml", DIAMOND)
+    old = cli("run", "diamond.yaml", "--json").json["id"]
+    refused = cli("retry", old, "-i", "word=good bye", "--wait", code=2).err
+    assert f"agent fork {old} -i 'word=good bye' --wait   (from the beginning" in refused
+    new = cli("fork", old, "-i", "word=good bye", "--wait", "--json").json
+    assert new["input"]["word"] == "good bye"
+    assert {step["status"] for step in new["steps"]} == {"succeeded"}
+    assert "step.kept" not in cli("events", new["id"]).out
 
 
 def test_a_retry_is_followed_to_its_end(cli: Cli) -> None:

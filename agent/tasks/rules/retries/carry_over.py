@@ -113,6 +113,8 @@ def choose(
     new: LockedTask,
     rerun: frozenset[int] = frozenset(),
     above: Sequence[str] | None = None,
+    *,
+    is_from_beginning: bool = False,
 ) -> Choice:
     """Choose what a new task keeps; nothing is made, and no lock is needed. Steps of `rerun` run again in any case.
 
@@ -152,7 +154,7 @@ def choose(
         for index in old_steps
         if index not in kept | rerun | unfit and _may_reopen(graph, old_steps[index], index, kept)
     }
-    if is_other_version:
+    if is_other_version and not is_from_beginning:
         _check_fit(tx, old, new, rerun, kept | reopened)
     asked_again = {
         graph.steps[index].name: list(stale[index].changes)

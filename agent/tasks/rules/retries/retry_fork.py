@@ -4,7 +4,7 @@ A retry is the same work to the outside world. It keeps the steps that succeeded
 origin, from which the keys given to remotes are derived. Its other steps inherit the old calls: a
 recorded call is not repeated, and an unknown one stays unknown (`inherited_calls`).
 
-A fork is new work: it repeats a step and everything downstream, under new keys.
+A fork is new work: it repeats a step and everything downstream, or all steps, under new keys.
 """
 
 import json
@@ -108,14 +108,17 @@ def _new_retry(
 def fork(
     tx: Connection,
     old: LockedTask,
-    from_step: str,
+    from_step: str | None,
     edited: dict[str, Json],
     latest: NewestVersion | None = None,
 ) -> Forked:
-    """Make the task that runs a step and its downstream again, with an edited input if given."""
+    """Make the task that runs a step and its downstream again, or all steps, with an edited input if given."""
     new = _new_fork(tx, old, edited, latest)
     graph = new.graph
-    choice = choose(tx, old, new, graph.downstream(graph.index_of[from_step]))
+    rerun = frozenset(range(len(graph.steps)))
+    if from_step is not None:
+        rerun = graph.downstream(graph.index_of[from_step])
+    choice = choose(tx, old, new, rerun, is_from_beginning=from_step is None)
     _emit_created(new, {"forked_from": old.task.id}, choice.asked_again)
     carry_over(tx, old, new, choice)
     old.emit("task.forked", None, {"as": new.task.id, "from": from_step})

@@ -131,6 +131,20 @@ def test_a_fork_keeps_what_is_before_its_step(hand: Hand) -> None:
         hand.operator.fork(task_id, "c")
 
 
+def test_a_fork_from_the_beginning_fits_every_version(hand: Hand) -> None:
+    """Nothing is kept, so nothing has to fit; a retry of the same task is refused."""
+    task_id = _failed(hand, graph(step("a"), step("b", after=["a"])), "a", failed="b")
+    register(hand, graph(step("c")))
+    with pytest.raises(RefusedError, match="step 'a'"):
+        hand.operator.retry(task_id, is_latest=True)
+    answer = hand.operator.fork(task_id, None, is_latest=True)
+    hand.commit()
+    assert hand.statuses(answer.task_id) == {"c": "running"}
+    again = hand.operator.fork(task_id, None)
+    hand.commit()
+    assert hand.statuses(again.task_id) == {"a": "running", "b": "pending"}
+
+
 def test_an_unknown_effect_is_found_by_its_step(hand: Hand) -> None:
     """A step that acted keeps its call under the new version, wherever it stands there."""
     task_id = hand.start(graph(step("a"), step("pay", "act", ["a"], given={"token": "t"})))
