@@ -38,8 +38,9 @@ _TROUBLED: Final = (
     " OR alert IS NOT NULL OR (pause_kind = 'failures' AND status = 'paused'))"
 )
 _MISSED_LAST: Final = (
-    " FROM triggers AS t JOIN firings AS f ON f.trigger_id = t.id"
-    " WHERE t.kind = 'schedule' AND t.status <> 'removed' AND f.status = 'missed'"
+    # CROSS JOIN: one firing of each schedule, by its key, and not all that are on record.
+    " FROM triggers AS t CROSS JOIN firings AS f"
+    " WHERE f.trigger_id = t.id AND t.kind = 'schedule' AND t.status <> 'removed' AND f.status = 'missed'"
     " AND f.key = (SELECT l.key FROM firings AS l WHERE l.trigger_id = t.id"
     " ORDER BY l.recorded_at DESC, l.nominal_at DESC LIMIT 1)"
 )

@@ -11,7 +11,7 @@ from agent.steps.types.outcome import Succeeded, Waiting
 from agent.store.db.database import Connection, Database
 from agent.store.engine import conversation_rows, firing_rows, lineage, trigger_rows, workers
 from agent.store.engine.conversation_rows import NewEntry
-from agent.store.read import conversation_views, task_list, views
+from agent.store.read import attention, conversation_views, task_list, views
 from agent.store.read.task_list import TaskFilter
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
@@ -333,3 +333,16 @@ def test_passes_over_triggers_use_indexes(database: Database) -> None:
     allowed = ("SCAN f USING INDEX firings_queued", "SCAN f USING COVERING INDEX firings_queued",
                "SCAN firings USING COVERING INDEX firings_queued")  # fmt: skip
     assert {line for found in problems.values() for line in found} <= set(allowed)
+
+
+def test_what_waits_for_a_person_is_counted_without_reading_all_firings(database: Database) -> None:
+    """Every page has the number: of each schedule only its latest firing is looked at."""
+    fill_triggers(database)
+    with database.connect("writer") as connection:
+        asked = record_statements(connection)
+        assert attention.count(connection, database.clock.now(), 100) == 0
+        ((sql, parameters),) = list(asked.items())
+        found = scans(connection, sql, parameters)
+    assert [
+        line for line in found if not re.match(r"SCAN t(riggers)?\b|.*Seq Scan on triggers", line)
+    ] == []

@@ -9,14 +9,16 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent.server.pages.tasks.log_page import end_of
-from tests.support.browser import viewing
-from tests.support.server import Running, wait_for
+from tests.support.browser import PATIENCE_MS, viewing
+from tests.support.server import Running
 
 GROWING = """\
 name: growing
 inputs: {gate: {type: string}}
 steps:
+  go: {wait: {signal: go}}
   write:
+    depends_on: [go]
     shell:
       argv: [sh, -c, 'seq -f "line %.0f" 1 400; until [ -e "$1" ]; do sleep 0.05; done; echo "the last line"; sleep 600', sh, "{{ inputs.gate }}"]
       effect: none
@@ -63,13 +65,15 @@ def test_the_log_of_a_running_step_grows_while_nothing_else_happens(
     gate = tmp_path / "gate"
     task_id = _start(client, "growing", gate=str(gate))
     path = f"/tasks/{task_id}/steps/write"
-    wait_for(lambda: "line 400" in client.get(f"/api/v1{path}/logs").text)
     with viewing(browser, running) as viewer:
         reader = viewer.context.new_page()
         for page, address in ((reader, path), (viewer.page, f"{path}/log")):
+            # Opened before the step runs: the page has no reason yet to look now and then.
             with page.expect_response(re.compile("/live")):
                 page.goto(address)
-            expect(page.locator(".log")).to_contain_text("line 400")
+        client.post(f"/api/v1/tasks/{task_id}/signals/go")
+        for page in (reader, viewer.page):
+            expect(page.locator(".log")).to_contain_text("line 400", timeout=PATIENCE_MS)
             assert page.locator(".log").evaluate(_IS_AT_END)
         top = reader.locator(".log")
         top.evaluate("log => { log.scrollTop = -log.scrollHeight }")
@@ -78,7 +82,7 @@ def test_the_log_of_a_running_step_grows_while_nothing_else_happens(
             pass  # The page is as new as the last event; from here on there is none.
         gate.touch()
         for page in (viewer.page, reader):
-            expect(page.locator(".log")).to_contain_text("the last line")
+            expect(page.locator(".log")).to_contain_text("the last line", timeout=PATIENCE_MS)
         assert viewer.page.locator(".log").evaluate(_IS_AT_END)
         assert top.evaluate("log => log.firstChild.getBoundingClientRect().top") == pytest.approx(
             before, abs=2
