@@ -52,6 +52,13 @@ MUTANTS: Final = (
         'if policy == "reconcile":',
     ),
     Mutant(
+        "a task only waits while a worker has a step of it",
+        "coordinators take work in progress for waiting, and no event says otherwise",
+        "agent/store/engine/work_rows.py",
+        "{step}.wake_at IS NOT NULL AND {step}.status = 'waiting'",
+        "{step}.wake_at < 0 AND {step}.status = 'waiting'",
+    ),
+    Mutant(
         "a thread that outlives its attempt delays the end of its task",
         "a step with a timeout of two seconds fails when its function returns, after minutes",
         "agent/tasks/worker/attempts.py",
@@ -1391,7 +1398,7 @@ MUTANTS: Final = (
         "a job is launched before its intent is durable",
         "a crash after the launch leaves no record of the job, and it is launched again",
         "agent/steps/executors/remote.py",
-        "        answer = await context.perform(request, perform)\n",
+        "        answer = await context.perform(request, perform, lambda: self._await_store(context))\n",
         """        early = job_objects.of_call(self._store.url, self._options_of_store, "0", 1, "0")
         await self._launcher.launch(self._job(early))
         answer = await context.perform(request, perform)

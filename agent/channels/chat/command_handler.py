@@ -141,10 +141,10 @@ class CommandHandler:
 
     def _status(self, _principal: Principal, _command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
-            counts = health.task_counts(connection)
+            counts = health.activity_counts(connection)
             waiting = health.pending_approvals(connection)
             unknown = len(health.unknown_calls(connection))
-        tasks = ", ".join(f"{count} {status}" for status, count in counts.items())
+        tasks = ", ".join(f"{count} {activity}" for activity, count in counts.items())
         lines = [f"tasks: {tasks or 'none yet'}", f"open questions: {waiting}"]
         if unknown:
             lines.append(f"effects whose result is unknown: {unknown}")

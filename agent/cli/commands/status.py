@@ -88,8 +88,10 @@ def _agent(database: "Database", instance: "Instance | None") -> Document:
             "api": instance.api,
         }
     holder = bootstrap.holder_of(database)
-    if holder is None or holder.role != "daemon":
+    if holder is None:
         return {"running": False}
+    if holder.role != "daemon":
+        return {"running": False, "process_id": holder.process_id}
     return {"running": True, "process_id": holder.process_id}
 
 
@@ -157,8 +159,15 @@ def _places(document: Document) -> Iterator[Row]:
 
 
 def _overview(document: Document) -> Iterator[Row]:
-    counts = document["tasks"]
-    text = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none running"
+    from agent.cli.output import terminal
+
+    # A process without an agent is a command that runs tasks.
+    is_served = "process_id" in document["agent"]
+    text = ", ".join(
+        f"{count} {terminal.activity_of(activity, is_served=is_served)}"
+        for activity, count in document["tasks"].items()
+    )
+    text = text or "none running"
     yield "tasks", text, "tasks", None
     if isolated := document.get("isolated"):
         yield "isolated", _isolated(isolated), f"show {isolated['task'][-8:]}", "yellow"

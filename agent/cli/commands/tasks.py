@@ -89,9 +89,9 @@ def tasks(
         if as_json:
             terminal.print_json(page["tasks"])
         elif page["tasks"]:
-            terminal.print_table(
-                _COLUMNS, [_row(task) for task in page["tasks"]], status_column=2, optional=(5,)
-            )
+            is_served = client.worker_role() is not None
+            rows = [_row(task, is_served=is_served) for task in page["tasks"]]
+            terminal.print_table(_COLUMNS, rows, status_column=2, optional=(5,))
         elif wanted == TaskFilter() and before is None:
             terminal.print_line("no tasks yet: agent run FILE starts one")
         else:
@@ -234,6 +234,8 @@ def show(
         if as_json:
             terminal.print_json(document)
             return
+        is_served = client.worker_role() is not None
+        document["activity"] = terminal.activity_of(document["activity"], is_served=is_served)
         task_view.print_task(document, client.graph(document["workflow"], document["version"]))
         if document["status"] == "running":
             run.warn_if_no_worker(client)
@@ -280,13 +282,13 @@ def _write_output(document: dict[str, Any], activity: str, file: str) -> None:
     terminal.note(f"wrote {len(text.encode()):,} bytes to {file}")
 
 
-def _row(task: dict[str, Any]) -> tuple[str, ...]:
+def _row(task: dict[str, Any], *, is_served: bool) -> tuple[str, ...]:
     from agent.cli.output import terminal
 
     return (
         terminal.short(task["id"]),
         f"{task['workflow']} v{task['version']}",
-        task["activity"],
+        terminal.activity_of(task["activity"], is_served=is_served),
         terminal.ago(task["created_at"]),
         terminal.duration(terminal.seconds_between(task["started_at"], task["ended_at"])),
         task["input_preview"],

@@ -84,14 +84,16 @@ def graph_lines(
     from agent.workflows.draw import draw
 
     steps = [step for step in document["steps"] if step["parallel_index"] is None]
-    is_canceled = document["status"] == "canceled"
-    shown = {
-        step["name"]: "canceled"
-        if is_canceled and step["status"] not in STEP_ENDED
-        else step["status"]
-        for step in steps
-    }
+    shown = {step["name"]: _drawn_status(step["status"], document) for step in steps}
     return draw(graph, shown, notes)
+
+
+def _drawn_status(status: str, document: dict[str, Any]) -> str:
+    if document["status"] == "canceled" and status not in STEP_ENDED:
+        return "canceled"
+    # The process that ran it has gone.
+    is_left = status == "running" and document["activity"] == "waiting for an agent"
+    return "pending" if is_left else status
 
 
 def _shown(steps: list[dict[str, Any]], uncertain: Collection[str] = ()) -> list[dict[str, Any]]:

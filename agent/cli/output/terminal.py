@@ -28,6 +28,7 @@ STYLES = {
     "pending": ("○", "dim"),
     "running": ("●", "cyan"),
     "waiting": ("◔", "yellow"),
+    "waiting for an agent": ("○", "yellow"),
     "paused": ("◫", "yellow"),
     "succeeded": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -176,6 +177,11 @@ def to_json_text(value: Any) -> str:
 def short(task_id: str | None) -> str:
     """Return the end of an id: ids created together share their start."""
     return (task_id or "")[-SHORT_ID:]
+
+
+def activity_of(activity: str, *, is_served: bool) -> str:
+    """Return a task's activity as people read it; `is_served` says whether a process runs tasks."""
+    return "waiting for an agent" if activity == "running" and not is_served else activity
 
 
 def marked(status: str) -> str:

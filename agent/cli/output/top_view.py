@@ -77,12 +77,13 @@ def _queue(now: Sample, before: Sample | None) -> str:
 
 
 def _tasks(load: dict[str, Any]) -> str:
-    tasks, steps = load["tasks"], load["steps"]
+    tasks, steps, is_served = load["tasks"], load["steps"], bool(load["workers"])
+    is_served = is_served or not tasks.get("running")
     open_tasks = ", ".join(
-        f"{tasks.get(status, 0):,} {status}" for status in ("running", "paused", "failed")
+        f"{tasks.get(activity, 0):,} {terminal.activity_of(activity, is_served=is_served)}"
+        for activity in ("running", "waiting", "paused", "failed")
     )
-    running = ", ".join(f"{steps.get(status, 0):,} {status}" for status in ("running", "waiting"))
-    return f"tasks: {open_tasks}; steps: {running}"
+    return f"tasks: {open_tasks}; steps: {steps.get('running', 0):,} running"
 
 
 def _spend(day: dict[str, Any]) -> str:

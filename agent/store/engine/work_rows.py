@@ -1,5 +1,6 @@
 """The SQL of work for external workers: rows are inserted as queued, and change under their task's lock."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -132,6 +133,25 @@ def _by_id(sql: Sql) -> str:
 def find_statement(sql: Sql, work_ids: Iterable[str]) -> Statement:
     """Return the statement that selects rows by their ids."""
     return _by_id(sql), {"ids": set_of(sorted(work_ids))}
+
+
+def leased(step: str) -> str:
+    """Return the SQL condition that an external worker has a step: only a lease gives work a wake time."""
+    return (
+        f"{step}.wake_at IS NOT NULL AND {step}.status = 'waiting'"
+        f""" AND {step}.waiting_on LIKE '{{"work":%' AND {step}.waiting_on NOT LIKE '%"approval":%'"""
+    )
+
+
+def has_leased_steps(tx: Connection, task_id: str, known: Iterable[str]) -> bool:
+    """Whether external workers have steps of a task besides those that are known."""
+    rows = tx.query(
+        f"SELECT 1 FROM steps AS s WHERE s.task_id = :id AND {leased('s')}"
+        f" AND s.id NOT IN {tx.sql.ids()} LIMIT 1",
+        id=task_id,
+        ids=json.dumps(list(known)),
+    )
+    return bool(rows)
 
 
 def find(connection: Connection, work_ids: Iterable[str]) -> dict[str, WorkRow]:

@@ -1,9 +1,9 @@
 """A task's activity: its stored status, except that some running tasks are `waiting`.
 
-A running task is **waiting** when none of its steps runs and none is ready to be claimed. Then each of
-its open steps waits on a timer, a signal, a child, an approval or an unknown call, is between two
-attempts, or depends on a step that does. A step that was claimed and whose worker cannot reach the
-artifact store still runs.
+A running task is **waiting** when none of its steps runs, none is ready to be claimed, and no external
+worker has one. Then each of its open steps waits on a timer, a signal, a child, an approval, an unknown
+call or a worker, is between two attempts, or depends on a step that does. A step that was claimed and
+whose worker cannot reach the artifact store still runs.
 
 The expression reads columns of the task and, of one that is due and has no running step, the index of
 its steps that have a wake time. No index holds `activity` itself: every claim would write it.
@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from agent.core.state_machine import TaskStatus
 from agent.store.db.dialect import Sql
+from agent.store.engine.work_rows import leased
 
 
 class Activity(StrEnum):
@@ -49,4 +50,7 @@ def _is_waiting(sql: Sql, task: str) -> str:
         f" AND (coalesce({task}.next_wake_time > {now}, true) OR NOT EXISTS"
         f" (SELECT 1 FROM steps AS ready WHERE ready.task_id = {task}.id"
         f" AND ready.wake_at <= {now} AND ready.status = 'pending'))"
+        # A lease is a wake time too.
+        f" AND ({task}.next_wake_time IS NULL OR NOT EXISTS (SELECT 1 FROM steps AS leased"
+        f" WHERE leased.task_id = {task}.id AND {leased('leased')}))"
     )

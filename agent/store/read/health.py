@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.core.state_machine import TaskStatus
+from agent.core.state_machine import TASK_ENDED, TaskStatus
 from agent.store.db.database import Connection
 from agent.store.read.activity import expression
 
@@ -46,6 +46,12 @@ def open_task_counts(connection: Connection) -> dict[str, int]:
         " WHERE t.status IN ('pending', 'running', 'paused') GROUP BY activity ORDER BY activity"
     )
     return {str(activity): int(count) for activity, count in rows}
+
+
+def activity_counts(connection: Connection) -> dict[str, int]:
+    """Return how many tasks there are of each activity, those that have ended included."""
+    ended = {name: n for name, n in task_counts(connection).items() if name in TASK_ENDED}
+    return open_task_counts(connection) | ended
 
 
 def open_step_counts(connection: Connection) -> dict[str, int]:

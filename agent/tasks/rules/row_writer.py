@@ -55,7 +55,7 @@ def write(tx: Connection, locked_tasks: Collection[LockedTask], now: int) -> Non
     """Write the tasks, their steps, events, intended calls and approvals."""
     for locked in locked_tasks:
         if locked.graph.has_workers:
-            activity.note_change(locked)
+            activity.note_change(tx, locked)
     _insert_tasks(tx, locked_tasks)
     _insert_steps(tx, locked_tasks)
     for locked in locked_tasks:

@@ -1,7 +1,10 @@
 """`agent tasks`: filters, search, how to see more, and mistakes in its arguments."""
 
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +102,21 @@ def test_a_closed_pipe_ends_a_command_quietly(place: Cli, command: list[str]) ->
     )
     os.close(writing)
     assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_without_an_agent_no_task_runs(tmp_path: Path, is_killed: bool) -> None:
+    """Lists, documents and counts say what it waits for, also after the agent was killed."""
+    cli = Cli(tmp_path)
+    cli.write("workflows/hello.yaml", HELLO)
+    cli("run", "hello", "--detach")
+    if is_killed:
+        with closing(sqlite3.connect(next(tmp_path.rglob("agent.db")))) as database, database:
+            database.execute("UPDATE tasks SET steps_running = 1")
+            sql = "UPDATE steps SET status = 'running', owner = 'killed', claim_turn = 1"
+            database.execute(sql)
+    for command in (("tasks",), ("show", "last"), ("status",), ("doctor",)):
+        shown = cli.run_any(*command).out
+        assert "waiting for an agent" in shown, shown
+        assert "● running" not in shown and "1 running" not in shown, shown
+    assert cli("tasks", "--json").json[0]["status"] == "running"

@@ -23,7 +23,7 @@ def test_it_shows_slots_queue_steps_and_spend() -> None:
     text = "\n".join(lines)
     assert "slots" in lines[0] and "1/50" in lines[0]
     assert lines[1] == "queue: 0 due, the oldest for 0 ms"
-    assert lines[2] == "tasks: 1 running, 0 paused, 0 failed; steps: 1 running, 0 waiting"
+    assert lines[2] == "tasks: 1 running, 0 waiting, 0 paused, 0 failed; steps: 1 running"
     assert lines[3].startswith("today: $")
     assert "Z" not in lines[0]
     assert "1.5 s" in text and "invoice-triage" in text and "home:4711" in text

@@ -39,8 +39,10 @@ def database_checks(database: "Database", connection: "Connection") -> Iterator[
     else:
         which = f" as process {holder.process_id}" if holder.process_id else ""
         yield ("agent", "ok", f"running{which}")
-    counts = health.task_counts(connection)
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    summary = ", ".join(
+        f"{count} {terminal.activity_of(activity, is_served=holder is not None)}"
+        for activity, count in health.activity_counts(connection).items()
+    )
     yield ("tasks", "ok", summary or "none yet")
     for task_id, step, action in health.unknown_calls(connection):
         short = terminal.short(task_id)
