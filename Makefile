@@ -12,7 +12,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit docs clean
+.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit targets docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -108,6 +108,9 @@ man: .venv/for-running ## write the man page from the commands
 bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
 	$(BIN)/python -m bench $(ARGS)
 
+targets: .venv/made ## try every target of this list in a fresh clone; ARGS="bench docs" for some
+	@$(BIN)/python -m tests.fresh_clone $(ARGS)
+
 docs: .venv/for-tests ## build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "built; read it with: python3 -m http.server --directory build/site 8000"
@@ -141,5 +144,6 @@ endef
 .venv/for-audits: .venv/for-running
 	$(call install,.[audit])
 
-.venv/for-benchmarks: .venv/made pyproject.toml
+# What it measures with stands in tests/support.
+.venv/for-benchmarks: .venv/for-tests
 	$(call install,.[bench])
