@@ -79,6 +79,9 @@ class Api:
 
     async def call(self, request: ApiRequest) -> Any:
         """Send a request and return the document of its response; raise `ApiError`."""
+        if not {".", ".."}.isdisjoint(request.path.split("/")):
+            # HTTP clients leave such parts out: the address would be another one.
+            raise ApiError(404, {"type": "not-found", "detail": "nothing is called . or .."})
         headers = dict(request.headers)
         content = None
         if request.has_body:

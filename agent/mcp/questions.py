@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from agent.core.escape import harmless, harmless_json
 from agent.mcp.api_calls import Api, ApiError, ApiRequest
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ Document = dict[str, Any]
 _API: Final = "/api/v1"
 _MAX_SHOWN: Final = 4000
 """A longer request would be cut by some clients; it is answered elsewhere."""
+_AS_JSON: Final = {"type": "string", "description": "the value as JSON"}
 _PLAIN: Final = ("string", "number", "integer", "boolean")
 
 
@@ -87,13 +89,15 @@ async def ask(
 def message(approval: Document) -> str | None:
     """Return a question as text, with the action that it is about; None if it is too long to be shown."""
     place = f"{approval['workflow']}, step {approval['step']}"
-    text = f"{approval['message'] or 'A step asks for your decision.'}\n({place})"
+    text = harmless(f"{approval['message'] or 'A step asks for your decision.'}\n({place})")
     request = approval["request"]
     if isinstance(request, dict):
-        # The steps `approval` and `input` do nothing else than to ask.
-        request = {key: request[key] for key in request if key not in ("kind", "message")}
+        request = {key: request[key] for key in request if key != "message"}
+        if request.get("kind") in ("approval", "input"):
+            # These steps do nothing else than to ask.
+            del request["kind"]
     if request:
-        text += f"\n{json.dumps(request, ensure_ascii=False, indent=1)}"
+        text += f"\n{harmless_json(request, indent=1)}"
     return text if len(text) <= _MAX_SHOWN else None
 
 
@@ -117,16 +121,26 @@ def form(approval: Document) -> Document:
                 "properties": schema["properties"],
                 "required": list(schema.get("required", [])),
             }
-        is_plain = schema.get("type") in _PLAIN
-        member = schema if is_plain else {"type": "string", "description": "the value as JSON"}
+        member = schema if _is_plain(schema) else _AS_JSON
     return {"type": "object", "properties": {"answer": member}, "required": ["answer"]}
 
 
 def _is_flat(schema: Document) -> bool:
     properties = schema.get("properties")
-    return isinstance(properties, dict) and all(
-        isinstance(member, dict) and member.get("type") in _PLAIN for member in properties.values()
+    return (
+        isinstance(properties, dict)
+        and all(isinstance(member, dict) and _is_plain(member) for member in properties.values())
+        and _hides_nothing(schema)
     )
+
+
+def _is_plain(schema: Document) -> bool:
+    return schema.get("type") in _PLAIN and _hides_nothing(schema)
+
+
+def _hides_nothing(schema: Document) -> bool:
+    """Whether a client may show a schema as it is: escapes in it would change what it accepts."""
+    return harmless_json(schema) == json.dumps(schema, ensure_ascii=False)
 
 
 async def record(api: Api, approval_id: str, response: Any) -> bool:
@@ -168,7 +182,7 @@ def decision(approval: Document, response: "ElicitResult") -> tuple[str, Documen
     if approval["choices"] and approval["kind"] == "input":
         by_text = {_as_text(choice): choice for choice in approval["choices"]}
         value = by_text.get(str(value), value)
-    elif approval["kind"] == "input" and schema.get("type") not in _PLAIN:
+    elif approval["kind"] == "input" and not _is_plain(schema):
         value = _parsed(value)
     return "answer", {"value": value}
 
@@ -181,7 +195,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return harmless(value) if isinstance(value, str) else harmless_json(value)
 
 
 async def _approval(api: Api, approval_id: str) -> Document:

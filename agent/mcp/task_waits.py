@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from agent.core.escape import harmless
 from agent.mcp import questions
 from agent.mcp.api_calls import Api, ApiRequest
 from agent.mcp.route_tools import check_arguments
@@ -149,7 +150,7 @@ class TaskCall:
     def _message(self, result: Document) -> str:
         """Return in words how the task stands, for clients whose model reads text."""
         notice = None if result["is_over"] else self._api.notice()
-        return f"{_message(result)}; {notice}" if notice else _message(result)
+        return harmless(f"{_message(result)}; {notice}" if notice else _message(result))
 
     async def _result(self, task_id: str, seconds: float, until: str) -> Document:
         wait = max(0.0, min(seconds, _PROGRESS_SECONDS))

@@ -107,12 +107,16 @@ class HeldLease:
 
     async def log(self, text: str, stream: str = "log") -> Document:
         """Write to the step's log."""
-        message = everywhere.redact(text)
+        message = self._values.log_text(self._address, text)
+        if not message:
+            return _directive(await self._call("heartbeat"))
         return _directive(await self._call("log", message=message, stream=stream))
 
     async def artifact(self, name: str, value: Json) -> Document:
         """Keep a value beside the step's output; an event names it."""
         text, size = self._values.artifact_text(value)
+        name = everywhere.redact(name)
+        self._values.count_artifact(self._address)
         # The lease is checked before anything is stored, and again when the event is recorded.
         await self._call("heartbeat")
         digest = await self._values.keep(text)
@@ -127,7 +131,7 @@ class HeldLease:
         client_token: str | None = None,
     ) -> Document:
         """Append a value to the task's context; a repetition with the same token returns the same id."""
-        text = work_values.snapshot_text(value)
+        text, label = work_values.snapshot_text(value), work_values.label(label)
         result = await self._call("snapshot", text=text, label=label, client_token=client_token)
         return {"snapshot": result.snapshot_id}
 
@@ -177,7 +181,7 @@ class HeldLease:
         new_snapshot = None
         if snapshot is not None:
             value, label = snapshot
-            new_snapshot = (work_values.snapshot_text(value), label)
+            new_snapshot = (work_values.snapshot_text(value), work_values.label(label))
         result = await self._call("complete", text=text, output=output, snapshot=new_snapshot)
         self._values.forget(self._address)
         return _ended(result)
@@ -195,7 +199,7 @@ class HeldLease:
             await self._call(
                 "fail",
                 message=everywhere.redact(message),
-                code=code,
+                code=everywhere.redact(code),
                 is_retryable=retryable,
                 delay_seconds=delay,
             )
@@ -217,7 +221,8 @@ class HeldLease:
         checkpoint: Json = None,
     ) -> Document:
         """Park the step with a question to a person."""
-        options = {"choices": choices, "schema": schema, "who": who, "expires_seconds": expires}
+        options = everywhere.redact_value({"choices": choices, "schema": schema, "who": who})
+        options["expires_seconds"] = expires
         json_values.encode(options, "the question")
         return _ended(
             await self._call(

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from agent.approvals.permission import Principal, check_queue
 from agent.core.clock import SECOND, to_iso
+from agent.core.redaction import everywhere
 from agent.core.thread_bridge import LoopBridge
 from agent.server.db_pool import DbPool
 from agent.server.held_lease import HeldLease
@@ -120,7 +121,7 @@ class WorkCalls:
         for queue in sorted(names):
             check_queue(principal, queue)
         lease_us = None if lease is None else int(lease * SECOND)
-        claim = WorkClaim(names, worker, limit, client_token, start, lease_us)
+        claim = WorkClaim(names, everywhere.redact(worker), limit, client_token, start, lease_us)
         claiming = self._worker.external_workers.claim(claim, wait)
         result = await self._run(claiming, wait + COMMIT_TIMEOUT_SECONDS)
         return {"work": [await self._values.document(leased) for leased in result.leased]}

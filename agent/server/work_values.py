@@ -6,13 +6,14 @@ other steps are. A store that does not answer delays the worker's call, which is
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, Final
 
 from agent.core.clock import SECOND, to_iso
 from agent.core.redaction import everywhere
 from agent.server.db_pool import DbPool
 from agent.server.problems import Problem, retry_later
+from agent.steps.attempt.context import LOG_ENDS
 from agent.steps.attempt.services import Services
 from agent.steps.spec.output_checks import check_output, large_text
 from agent.steps.types.outcome import Json
@@ -24,13 +25,17 @@ from agent.store.db.database import Connection, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.engine import workflow_versions
 from agent.store.read import work_views
+from agent.tasks.errors import RefusedError
 from agent.tasks.rules import snapshots
 from agent.tasks.rules.external_work.work_parts import LeaseAddress, LeasedWork
 from agent.workflows.graph import Graph
 
 Document = dict[str, Any]
 
-_MAX_SCHEMAS: Final = 10_000
+MAX_ARTIFACTS: Final = 1000
+"""Of one piece of work."""
+_MAX_WORK: Final = 10_000
+"""For as many pieces of work something is kept in memory."""
 _UNKNOWN: Final = object()
 
 
@@ -47,12 +52,14 @@ class WorkValues:
         self._command_pool = command_pool
         self._schemas: OrderedDict[str, Any] = OrderedDict()
         """The output schemas of work that was claimed here, by the work's id."""
+        self._written: OrderedDict[str, Counter[str]] = OrderedDict()
+        """What workers have added to the logs (in characters), and how many artifacts, by the work's id."""
 
     async def document(self, leased: LeasedWork) -> Document:
         """Return the document of claimed work for its worker."""
         row = leased.row
         self._schemas[row.id] = leased.output_schema
-        while len(self._schemas) > _MAX_SCHEMAS:
+        while len(self._schemas) > _MAX_WORK:
             self._schemas.popitem(last=False)
         return {
             "lease_id": row.lease_id,
@@ -81,6 +88,32 @@ class WorkValues:
     def forget(self, address: LeaseAddress) -> None:
         """Drop the cached values of work that has ended."""
         self._schemas.pop(address.work_id, None)
+        self._written.pop(address.work_id, None)
+
+    def log_text(self, address: LeaseAddress, text: str) -> str:
+        """Return a text for the log as it is stored, within the limit of an attempt; nothing beyond it."""
+        written = self._written_by(address)
+        left = self._services.limits.log_bytes - written["log"]
+        if left <= 0:
+            return ""
+        text = everywhere.redact(text)
+        written["log"] += len(text)
+        return text if len(text) <= left else f"{text[:left]}{LOG_ENDS}"
+
+    def count_artifact(self, address: LeaseAddress) -> None:
+        """Refuse more artifacts than one piece of work may add."""
+        written = self._written_by(address)
+        if written["artifacts"] >= MAX_ARTIFACTS:
+            text = f"this work has added {MAX_ARTIFACTS:,} artifacts, and more are not allowed"
+            raise RefusedError(text)
+        written["artifacts"] += 1
+
+    def _written_by(self, address: LeaseAddress) -> Counter[str]:
+        written = self._written.setdefault(address.work_id, Counter())
+        self._written.move_to_end(address.work_id)
+        if len(self._written) > _MAX_WORK:
+            self._written.popitem(last=False)
+        return written
 
     async def output(self, address: LeaseAddress, output: Json) -> tuple[Json, str]:
         """Return an output and its text as they are recorded; refuse one that its step does not allow."""
@@ -146,6 +179,11 @@ class WorkValues:
             known = await self._read_pool.read(lambda tx: _output_schema(tx, address))
         schema: dict[str, Any] | None = known
         return schema
+
+
+def label(text: str | None) -> str | None:
+    """Return the label of a snapshot as it is stored, without secrets."""
+    return None if text is None else everywhere.redact(text)
 
 
 def text(value: Json, where: str) -> str:

@@ -234,6 +234,13 @@ def test_bad_arguments_are_refused_in_words(owner: McpClient) -> None:
                     assert result.is_error, (name, given)
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_an_id_that_an_address_leaves_out_is_refused(owner: McpClient, name: str) -> None:
+    """A dot as an id would lead to the list above, or beside it."""
+    assert "nothing is called" in owner.refused("get_task", task_id=name)
+    assert "nothing is called" in owner.refused(WAIT, task_id=name)
+
+
 def test_a_wrong_choice_is_refused_with_the_choices(owner: McpClient) -> None:
     """Also where the argument may be left out, and where it is a list."""
     for name, arguments in (

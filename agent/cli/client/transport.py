@@ -72,6 +72,9 @@ class Transport:
     def _request(
         self, method: str, path: str, *, is_repeatable: bool, **options: Any
     ) -> httpx.Response:
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            # HTTP clients leave such parts out: the address would be another one.
+            raise CommandError("nothing is called . or ..", Exit.REFUSED)
         give_up = time.monotonic() + _RETRY_SECONDS
         while True:
             wait = 0.5

@@ -144,7 +144,7 @@ async def write_log(request: Request, lease_id: LeaseId, body: LogRequest) -> Re
     return answer(await _held(request, lease_id).log(body.text, body.stream))
 
 
-@_on_lease("artifact", KeptArtifact, "Keep a value")
+@_on_lease("artifact", KeptArtifact, "Keep a value", _REFUSED)
 async def add_artifact(request: Request, lease_id: LeaseId, body: ArtifactRequest) -> Response:
     """Keep a value beside the step's output; the event `artifact.added` names it."""
     return answer(await _held(request, lease_id).artifact(body.name, body.value))

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from agent.steps.attempt import config_record
 from agent.steps.attempt.cancel_scope import complete
@@ -23,6 +23,9 @@ from agent.steps.types.value_sizes import is_small
 from agent.store.db.json_values import encode
 
 Perform = Callable[[Call], Awaitable[Json | MeasuredResponse]]
+
+
+LOG_ENDS: Final = "\n[the log ends here: it reached its limit]"
 
 
 class ContextFacts:
@@ -150,7 +153,7 @@ class ContextFacts:
             text = text.encode("utf-8", "replace").decode("utf-8")
             self._logged_bytes += len(text)
             if len(text) > left_bytes:
-                text = text[:left_bytes] + "\n[the log ends here: it reached its limit]"
+                text = text[:left_bytes] + LOG_ENDS
             self.services.journal.log(self.attempt_input, stream, text)
 
     def note_executor(self, document: dict[str, Json]) -> None:
@@ -225,6 +228,7 @@ class StepContext(ContextFacts):
     async def snapshot(self, value: Json, label: str | None = None) -> str:
         """Append a value to the context of the task, once for this use; return the snapshot's id."""
         value = self.secrets.redact_value(value)
+        label = None if label is None else self.secrets.redact(label)
         text = encode(value, "the snapshot")
         body = {"label": label, "value": value}
         request = Request("snapshot", body, "ask", timeout_seconds=0)

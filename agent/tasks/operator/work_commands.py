@@ -1,6 +1,7 @@
 """The operator's commands on the work of external workers, and on the snapshots of tasks."""
 
 from agent.core.plain_json import Json
+from agent.core.redaction import everywhere
 from agent.core.state_machine import TASK_ENDED
 from agent.steps.types.outcome import StepError
 from agent.store.db import json_values
@@ -39,7 +40,8 @@ def append_snapshot(
 
     A repetition of the same caller with the same token gets the id of the first.
     """
-    text = json_values.encode(value, "value")
+    text = json_values.encode(everywhere.redact_value(value), "value")
+    label = None if label is None else everywhere.redact(label)
     new = snapshots.NewSnapshot(text, label, parent, snapshots.token_of(by, client_token))
     with operator.changing(task_id) as (tx, locked):
         appended = snapshots.repeated(tx, locked, new)

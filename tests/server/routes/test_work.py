@@ -2,12 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from agent.core.redaction import everywhere
+from agent.server import work_values
+from agent.steps.attempt.context import LOG_ENDS
 from agent.tasks.commit import due_tasks
 from tests.support.server import Running, wait_for
 
@@ -115,6 +119,54 @@ def test_a_worker_does_the_work(
     assert again.json() == done.json() and done.json()["snapshot"] == latest["id"]
     refused = call(worker, work, "heartbeat")
     assert refused.status_code == 410 and refused.json()["reason"] == "ended"
+
+
+def test_names_that_a_worker_gives_hold_no_secret(
+    client: httpx.Client, worker: httpx.Client
+) -> None:
+    """Its own name, those of artifacts and snapshots, choices and codes: secrets are taken out of each."""
+    secret = "hunter2-as-a-name"
+    everywhere.hide(secret, "env:NAME")
+    task = start(client, "plain-one")
+    work = claim(worker, "one", worker=f"host {secret}")
+    assert call(worker, work, "artifact", name=secret, value=1).json()["name"] == "[redacted]"
+    assert call(worker, work, "snapshot", value=1, label=secret).status_code == 200
+    client.post(f"/api/v1/tasks/{task}/snapshots", json={"value": secret, "label": secret})
+    asked = call(worker, work, "ask", question="Which?", choices=["a", secret]).json()
+    texts = [
+        client.get(path).text
+        for path in (
+            f"/api/v1/approvals/{asked['approval']}",
+            f"/api/v1/tasks/{task}",
+            f"/api/v1/tasks/{task}/snapshots",
+            f"/api/v1/events?task={task}&limit=1000",
+            "/api/v1/work/queues",
+        )
+    ]
+    assert all("[redacted]" in text for text in texts[:1] + texts[2:4])
+    assert not any(secret in text for text in texts)
+    client.post(f"/api/v1/tasks/{task}/cancel")
+
+
+def test_what_one_piece_of_work_may_add_is_bounded(
+    running: Running, client: httpx.Client, worker: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Artifacts by number, over all leases of the work; its log by size, as that of other steps."""
+    monkeypatch.setattr(work_values, "MAX_ARTIFACTS", 3)
+    services = running.worker.services
+    monkeypatch.setattr(services, "limits", replace(services.limits, log_bytes=20))
+    task = start(client, "plain-one")
+    work = claim(worker, "one")
+    codes = [call(worker, work, "artifact", name="a", value=n).status_code for n in range(2)]
+    call(worker, work, "release", reason="again")
+    work = claim(worker, "one")
+    codes += [call(worker, work, "artifact", name="a", value=n).status_code for n in range(2)]
+    assert codes == [200, 200, 200, 409]
+    for _ in range(5):
+        assert call(worker, work, "log", text="0123456789ab").status_code == 200
+    written = client.get(f"/api/v1/tasks/{task}/steps/review/logs").json()["logs"]
+    assert [each["text"] for each in written] == ["0123456789ab", f"01234567{LOG_ENDS}"]
+    client.post(f"/api/v1/tasks/{task}/cancel")
 
 
 def test_a_result_counts_whose_next_claim_is_refused(
