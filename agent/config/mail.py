@@ -1,4 +1,4 @@
-"""The accounts that `mail` steps send from: `[mail.NAME]`, and `[mail.NAME.imap]` for sent mail."""
+"""The accounts of `mail` and `mailbox` steps: `[mail.NAME]`, and `[mail.NAME.imap]` for the mailbox."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ Tls = Literal["implicit", "starttls", "none"]
 
 
 class ImapSettings(Section):
-    """Where sent mail is found: `[mail.NAME.imap]`."""
+    """The mailbox, with the folder of sent mail: `[mail.NAME.imap]`."""
 
     host: str = Field(min_length=1, max_length=253)
     port: int | None = Field(default=None, ge=1, le=65_535)
@@ -81,7 +81,7 @@ MAIL_TEXT = """\
 # also_from = ["info@example.org"]   # other addresses that a step's `from` may use
 # timeout_seconds = 120.0            # for one mail, where the step has no timeout
 #
-# [mail.work.imap]                   # to find out whether a mail was sent, and for save_sent
+# [mail.work.imap]                   # to find out whether a mail was sent, for save_sent and mailbox
 # host = "imap.example.org"          # tls, port, user and password are as above
 # folder = "Sent"                    # empty: the folder that the server calls its sent mail
 """

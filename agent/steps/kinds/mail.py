@@ -14,6 +14,7 @@ from agent.config.mail import MailSettings
 from agent.steps.attempt.context import StepContext
 from agent.steps.kinds import attachments as attached_files
 from agent.steps.mail import sent_folder, smtp_errors
+from agent.steps.mail.accounts import account_of, in_mailbox, refused
 from agent.steps.mail.composition import Letter, message_id, written
 from agent.steps.mail.imap_connection import ImapConnection, MailboxError
 from agent.steps.mail.smtp_session import Delivery, Envelope, Login, SmtpSession
@@ -24,14 +25,13 @@ from agent.steps.types.call_records import RecordedCall
 from agent.steps.types.call_types import Call, Request
 from agent.steps.types.errors import Applied, DefiniteFailure
 from agent.steps.types.outcome import Json, Outcome, Succeeded
-from agent.workflows.diagnostics import did_you_mean
 
 Result = TypeVar("Result")
 
 
 async def run(config: MailConfig, context: StepContext) -> Outcome:
     """Send the mail, and save a copy of it if the step asks for one."""
-    name, account = _account(config, context)
+    name, account = account_of(config.account, context)
     limits = context.services.limits
     attachments = await asyncio.to_thread(
         attached_files.load, config.attach, limits.attach_from, limits.private_files
@@ -45,21 +45,6 @@ async def run(config: MailConfig, context: StepContext) -> Outcome:
     if config.save_sent and isinstance(output, dict):
         output = {**output, **await sending.save(output)}
     return Succeeded(output, idempotency_key=None if config.save_sent else answer.idempotency_key)
-
-
-def _account(config: MailConfig, context: StepContext) -> tuple[str, MailSettings]:
-    accounts = context.services.mail
-    if not accounts:
-        raise _refused("no account is configured: add [mail.NAME] to the configuration")
-    known = ", ".join(accounts)
-    if config.account is None:
-        if len(accounts) > 1:
-            raise _refused(f"account: there are several, name one of them: {known}")
-        return next(iter(accounts.items()))
-    if config.account not in accounts:
-        hint = did_you_mean(config.account, accounts) or f"there are {known}"
-        raise _refused(f"account: there is no [mail.{config.account}] in the configuration; {hint}")
-    return config.account, accounts[config.account]
 
 
 def _letter(config: MailConfig, account: MailSettings, attachments: list[Attachment]) -> Letter:
@@ -91,16 +76,14 @@ def _sender(configured: Mailbox | None, account: MailSettings) -> Mailbox:
     try:
         own, *others = [parse_mailbox(text) for text in (account.from_, *account.also_from)]
     except ValueError as error:
-        raise _refused(f"from or also_from of the account: {error}") from None
+        raise refused(f"from or also_from of the account: {error}") from None
     if configured is None:
         return own
     for allowed in (own, *others):
         if allowed.address.lower() == configured.address.lower():
             return configured if configured.name else allowed
     known = ", ".join(mailbox.address for mailbox in (own, *others))
-    raise _refused(
-        f"from: {configured.address} is not an address of the account, which has {known}"
-    )
+    raise refused(f"from: {configured.address} is not an address of the account, which has {known}")
 
 
 class _Sending:
@@ -230,7 +213,7 @@ class _Sending:
             return await asyncio.to_thread(written, self._letter, identity, now)
         except Exception as error:
             # Nothing is sent yet: whatever the standard library refuses is a definite failure.
-            raise _refused(f"the mail cannot be written: {error}") from error
+            raise refused(f"the mail cannot be written: {error}") from error
 
     def _summary(self, identity: str, size: int | None) -> dict[str, Json]:
         letter = self._letter
@@ -310,20 +293,5 @@ class _Sending:
         return {"saved": True}
 
     async def _in_mailbox(self, function: Callable[[ImapConnection], Result]) -> Result:
-        keys = self._account.imap_keys()
-        assert keys is not None
-        services = self._context.services
-        seconds = min(services.limits.call_seconds, self._seconds / 2)
-        # No folder is opened before it is known which one has the sent mail.
-        connection = ImapConnection({**keys, "folder": ""}, services.limits.allow_private, seconds)
-        try:
-            async with asyncio.timeout(seconds):
-                return await services.threads.start(
-                    lambda: connection.session(lambda: function(connection))
-                )
-        finally:
-            connection.abort()
-
-
-def _refused(message: str) -> DefiniteFailure:
-    return DefiniteFailure(f"mail: {message}", code="bad_mail", kind="input", may_retry=False)
+        seconds = min(self._context.services.limits.call_seconds, self._seconds / 2)
+        return await in_mailbox(self._account, self._context, seconds, function)

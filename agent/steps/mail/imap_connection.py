@@ -21,6 +21,7 @@ from agent.steps.attempt.secrets import Secrets
 from agent.steps.http.address_policy import AddressPolicy
 from agent.steps.mail.server_addresses import (
     ServerAddressError,
+    UnresolvedServerError,
     checked_addresses,
     tls_context,
 )
@@ -43,10 +44,14 @@ _FOLDERS_SHOWN: Final = 30
 class MailboxError(Exception):
     """A mailbox cannot be used; the message is for a person, and names no secret."""
 
-    def __init__(self, message: str, *, retry_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_seconds: float | None = None, is_final: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_seconds = retry_seconds
         """How long to wait before the next try."""
+        self.is_final = is_final
+        """A retry would find the same: a login, a folder or a certificate that was refused."""
 
 
 def require_imap_tools() -> Any:
@@ -132,7 +137,8 @@ class ImapConnection:
         try:
             password: str = Secrets().resolve(self._keys["password"], frozenset({()}))
         except DefiniteFailure as error:
-            raise MailboxError(f"the password for {self.host}: {error}") from None
+            text = f"the password for {self.host}: {error}"
+            raise MailboxError(text, is_final=not error.may_retry) from None
         if re.search(r"[\r\n\0]", password + self._keys["user"]):
             raise MailboxError(
                 f"user or password for {self.host} has a line break, which IMAP cannot send"
@@ -147,17 +153,19 @@ class ImapConnection:
             f"{self.host} refused the login of {self._keys['user']}: {text}; check user and"
             " password (many providers need an app password for IMAP)",
             retry_seconds=_REFUSED_SECONDS,
+            is_final=True,
         )
 
-    def open_folder(self, name: str) -> Folder:
-        """Open a folder for reading; only inside a session."""
+    def open_folder(self, name: str, *, readonly: bool = True) -> Folder:
+        """Open a folder; only inside a session."""
         imap_tools, client = require_imap_tools(), self.mailbox.client
         try:
-            selected = self.mailbox.folder.set(name, readonly=True)
+            selected = self.mailbox.folder.set(name, readonly=readonly)
         except imap_tools.MailboxFolderSelectError as error:
             raise MailboxError(
                 f"the folder {name!r} of {self._keys['user']} at {self.host} cannot be opened:"
-                f" {server_text(error)}; there are {self.folder_names()}"
+                f" {server_text(error)}; there are {self.folder_names()}",
+                is_final=True,
             ) from None
         uidvalidity, uidnext = _number(client, "UIDVALIDITY"), _number(client, "UIDNEXT")
         if uidvalidity is None:
@@ -239,7 +247,8 @@ class ImapConnection:
         try:
             return checked_addresses(self.host, self._port, self._keys["tls"], self._policy)
         except ServerAddressError as error:
-            raise MailboxError(str(error)) from None
+            is_final = not isinstance(error, UnresolvedServerError)
+            raise MailboxError(str(error), is_final=is_final) from None
 
 
 class _Client(imaplib.IMAP4):
@@ -299,7 +308,8 @@ def _explained(host: str, imap_tools: Any) -> Iterator[None]:
     except ssl.SSLCertVerificationError as error:
         raise MailboxError(
             f"the certificate of {host} is not valid: {error.verify_message}; for a server with"
-            " a certificate authority of its own, set SSL_CERT_FILE"
+            " a certificate authority of its own, set SSL_CERT_FILE",
+            is_final=True,
         ) from None
     except ssl.SSLError as error:
         reason = error.reason or error

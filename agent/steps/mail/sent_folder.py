@@ -5,7 +5,7 @@ import re
 from contextlib import suppress
 from typing import Any, Final
 
-from agent.steps.mail.imap_connection import ImapConnection, MailboxError
+from agent.steps.mail.imap_connection import ImapConnection, MailboxError, require_imap_tools
 
 _SENT_FLAG: Final = "\\SENT"
 _COMMON_NAMES: Final = ("sent", "sent items", "sent mail", "sent messages", "inbox.sent")
@@ -14,16 +14,22 @@ _MOST_CHECKED: Final = 100
 
 def has_message(connection: ImapConnection, folder: str, message_id: str) -> bool:
     """Whether the folder has a message with this id; only inside a session."""
-    opened = connection.open_folder(_folder(connection, folder))
-    if opened.message_count == 0:
-        return False
+    connection.open_folder(_folder(connection, folder))
+    return find_message(connection, message_id) is not None
+
+
+def find_message(connection: ImapConnection, message_id: str) -> str | None:
+    """Return the UID of the newest message of the open folder with this id; None without one."""
     client = connection.mailbox.client
-    status, lines = client.uid("SEARCH", "HEADER", "Message-ID", f'"{message_id}"')
+    # Anyone may have chosen the id: it must not end the quotation.
+    quoted = require_imap_tools().utils.quote(message_id)
+    status, lines = client.uid("SEARCH", "HEADER", "Message-ID", quoted)
     if status != "OK":
         raise MailboxError(f"{connection.host} cannot search by Message-ID")
     uids = b" ".join(line for line in lines if isinstance(line, bytes)).split()
     # Some servers find parts of words, or ignore unknown criteria: the header decides.
-    return any(_id_of(client, uid.decode("ascii")) == message_id for uid in uids[-_MOST_CHECKED:])
+    checked = (uid.decode("ascii") for uid in reversed(uids[-_MOST_CHECKED:]))
+    return next((uid for uid in checked if _id_of(client, uid) == message_id), None)
 
 
 def append(connection: ImapConnection, folder: str, message: bytes, message_id: str) -> bool:

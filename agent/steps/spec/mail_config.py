@@ -185,12 +185,17 @@ def _check_headers(headers: dict[str, str]) -> None:
 
 
 def answered_mail(config: dict[str, Any]) -> str | None:
-    """Return the mail that a rendered configuration answers, for the person who is asked.
+    """Return the mail that a rendered configuration answers, for the person who is asked."""
+    return quotation("The mail that is answered:", config.get("reply_to_mail"))
+
+
+def quotation(title: str, watched: object) -> str | None:
+    """Return a watched mail as a quotation; None for what is no mail.
 
     Anyone may have written it: each line is marked as quoted, in a block that no line of it can end.
     """
     try:
-        mail = RepliedMail.model_validate(config.get("reply_to_mail"), context=RENDERED)
+        mail = RepliedMail.model_validate(watched, context=RENDERED)
     except ValueError:
         return None
     head = {"From": mail.from_, "Date": mail.date, "Subject": mail.subject}
@@ -200,7 +205,7 @@ def answered_mail(config: dict[str, Any]) -> str | None:
     if len(text) > _MOST_QUOTED:
         whole += f"\n… {len(text) - _MOST_QUOTED:,} more characters"
     quoted = "\n".join(f"> {line}".rstrip() for line in whole.splitlines())
-    return f"The mail that is answered:\n```\n{quoted}\n```"
+    return f"{title}\n```\n{quoted}\n```"
 
 
 def complete(config: dict[str, Any]) -> dict[str, Any]:

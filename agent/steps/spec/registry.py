@@ -107,6 +107,18 @@ def _answered_mail(config: dict[str, Any]) -> str | None:
     return mail_config.answered_mail(config)
 
 
+def _complete_mailbox(config: dict[str, Any]) -> dict[str, Any]:
+    from agent.steps.spec import mailbox_config
+
+    return mailbox_config.complete(config)
+
+
+def _changed_mail(config: dict[str, Any]) -> str | None:
+    from agent.steps.spec import mailbox_config
+
+    return mailbox_config.shown_mail(config)
+
+
 KINDS: dict[str, Kind] = {}
 
 
@@ -196,6 +208,19 @@ add(
         example="{to: ann@example.org, subject: Hello, text: How are you?}",
         complete=_complete_mail,
         background=_answered_mail,
+    )
+)
+add(
+    Kind(
+        "mailbox",
+        "mailbox_config:MailboxConfig",
+        "agent.steps.kinds.mailbox",
+        "moves, labels or flags a mail",
+        # Every change may be made twice.
+        on_unknown="retry",
+        example='{mail: "{{ trigger.item }}", move: Archive}',
+        complete=_complete_mailbox,
+        background=_changed_mail,
     )
 )
 add(

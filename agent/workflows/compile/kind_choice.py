@@ -30,6 +30,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("url", "request", "get", "post", "webhook"), "http"),
     **dict.fromkeys(("prompt", "model", "chat"), "llm"),
     **dict.fromkeys(("email", "e-mail", "smtp", "send_mail", "sendmail"), "mail"),
+    **dict.fromkeys(("imap", "move_mail", "label_mail", "flag_mail"), "mailbox"),
     **dict.fromkeys(("sleep", "delay", "signal", "until"), "wait"),
     **dict.fromkeys(("child", "subworkflow", "call_workflow"), "workflow"),
     **dict.fromkeys(("approve", "confirm", "gate"), "approval"),

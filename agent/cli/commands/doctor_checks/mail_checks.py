@@ -64,7 +64,7 @@ def _unknown_accounts(settings: "Settings", entries: "Iterable[Entry]") -> Itera
     known = ", ".join(settings.mail) or "none"
     for entry in entries:
         for step in entry.workflow.graph.steps if entry.workflow is not None else ():
-            if step.kind != "mail":
+            if step.kind not in ("mail", "mailbox"):
                 continue
             account = step.config.get("account")
             is_missing = isinstance(account, str) and account not in settings.mail
