@@ -60,6 +60,13 @@ MAX_COMMENT: Final = 10_000
 MAX_DEFER_SECONDS: Final = 366 * 86_400
 
 
+VERDICT_WORDS: Final = {
+    "done": "counts as done",
+    "retry": "will be tried again",
+    "fail": "has failed",
+}
+
+
 class InvalidAnswerError(ValueError):
     """The answer does not fit its question; nothing was decided."""
 
@@ -146,8 +153,7 @@ def resolve(
         checked = _check(row, locked.definition(step), "answer", principal, None, value, None)
         decided = _decide(tx, locked, step, row, checked)
     _require(database, row, decided)
-    words = {"done": "counts as done", "retry": "will be tried again", "fail": "has failed"}
-    return CommandResult(True, f"step {step_name!r} {words[verdict]}", task_id)
+    return CommandResult(True, f"step {step_name!r} {VERDICT_WORDS[verdict]}", task_id)
 
 
 def _record_verdict(

@@ -250,7 +250,7 @@ async def _call_handler(
     scope = CancelScope(limit.seconds)
     try:
         with scope:
-            _interrupt_on_stop(context, scope)
+            _interrupt_on_stop(context, scope, limit)
             context.note_outlived = partial(_note_outlived, context, limit)
             try:
                 end.outcome = await handler(config, context)
@@ -290,7 +290,7 @@ def _render_state(outcome: Succeeded, context: StepContext) -> Outcome:
     return replace(outcome, state=change)
 
 
-def _interrupt_on_stop(context: StepContext, scope: CancelScope) -> None:
+def _interrupt_on_stop(context: StepContext, scope: CancelScope, limit: TimeLimit) -> None:
     """Interrupt the attempt when the engine stops it. At a shutdown, calls in flight may end first."""
     calls, signals = context.calls, context.signals
 
@@ -302,6 +302,12 @@ def _interrupt_on_stop(context: StepContext, scope: CancelScope) -> None:
         calls.is_revoked = True
         scope.end_soon()
 
+    def interruption() -> str | None:
+        if signals.is_stopping:
+            return f"stopped: {signals.stop_reason}"
+        return f"timeout: {limit.error(context.attempt_input).message}" if scope.is_over() else None
+
+    calls.interruption = interruption
     context.is_interrupted = scope.is_over
     signals.on_stop = interrupt
     if signals.is_stopping:

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.browser import DESKTOP, viewing
+from tests.support.sample_dashboard import question_of
 from tests.support.sample_work import TRIAGE, nightly
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running, wait_for
@@ -22,6 +23,16 @@ steps:
   tell: {depends_on: [send], shell: {argv: [echo, told], effect: none}}
 output: "{{ steps.send.output.stdout | trim }}"
 """
+SLOW_COPY = """\
+name: slow-copy
+steps:
+  copy: {shell: {argv: [sleep, "60"]}, timeout: 100ms}
+"""
+SLOW_READ = """\
+name: slow-read
+steps:
+  read: {shell: {argv: [sleep, "60"], effect: none}, timeout: 100ms, retry: {max_attempts: 1}}
+"""
 LOST = """\
 name: parcel
 steps:
@@ -35,7 +46,7 @@ output: "{{ steps.book.output }}"
 
 @pytest.fixture(scope="module", autouse=True)
 def _workflows(running: Running) -> None:
-    for text in (SEND, SIGNALLED, TRIAGE, LOST, nightly(120)):
+    for text in (SEND, SIGNALLED, TRIAGE, LOST, SLOW_COPY, SLOW_READ, nightly(120)):
         running.add_workflow(text)
 
 
@@ -153,6 +164,47 @@ def test_a_failed_task_is_retried(browser: Browser, running: Running, client: ht
         page.locator("#failed").get_by_role("button", name="Retry").click()
         expect(page.locator(".notice")).to_contain_text("Retried as")
         expect(page.locator(".box.kept").first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("button", "notice"),
+    [
+        ("It happened", "It happened: step 'copy' counts as done."),
+        ("Give up", "Given up: step 'copy' has failed."),
+    ],
+)
+def test_an_effect_that_a_timeout_ended_is_resolved_in_the_inbox(
+    browser: Browser, running: Running, client: httpx.Client, button: str, notice: str
+) -> None:
+    """The question says that it was a timeout, the notice names the verdict, and no safe button is pale."""
+    task_id = _start(client, "slow-copy")
+    question_of(client, task_id)
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/")
+        card = page.get_by_role("article").filter(has_text="slow-copy")
+        expect(card).to_contain_text("interrupted (timeout: the attempt took longer than 0.1 s)")
+        pale = card.evaluate("card => getComputedStyle(card).backgroundColor")
+        for name in ("It happened", "Give up"):
+            safe = card.get_by_role("button", name=name)
+            assert safe.evaluate("each => getComputedStyle(each).backgroundColor") != pale, name
+        card.get_by_role("button", name=button).click()
+        expect(page.locator(".notice")).to_have_text(notice)
+        client.post(f"/api/v1/tasks/{task_id}/cancel")
+
+
+def test_a_timeout_is_called_one(browser: Browser, running: Running, client: httpx.Client) -> None:
+    """On the page of the task and of the step, and in the list."""
+    task_id = _start(client, "slow-read")
+    running.wait_for_task(client, task_id, "failed")
+    with viewing(browser, running) as viewer:
+        page = viewer.open(f"/tasks/{task_id}")
+        expect(page.locator("#failed h2")).to_contain_text("read timed out")
+        expect(page.locator("#step-read .state")).to_have_text("Timed out")
+        page = viewer.open(f"/tasks/{task_id}/steps/read")
+        expect(page.locator(".head .state")).to_have_text("Timed out")
+        expect(page.locator("#attempt-1 .state")).to_have_text("Timed out")
+        page = viewer.open("/tasks?workflow=slow-read")
+        expect(page.locator(f"#task-{task_id} .state")).to_have_text("Timed out")
 
 
 def test_an_unknown_effect_is_resolved_on_the_page_of_its_step(

@@ -68,6 +68,7 @@ def test_a_command_without_a_timeout() -> None:
     outcome = run(Trial("shell", {"argv": ["sleep", "60"]}, limits=SHORT).attempt())
     assert isinstance(outcome, Retry)
     assert outcome.is_unknown
+    assert "interrupted (timeout: the attempt took longer than 0.2 s" in outcome.error.message
 
 
 @pytest.mark.parametrize("options", [{"has_no_timeout": True}, {"timeout_seconds": 60.0}])

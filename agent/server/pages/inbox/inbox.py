@@ -23,6 +23,7 @@ pages = PageRegistry("inbox")
 _MOST_QUESTIONS: Final = 30
 _MOST: Final = 20
 _RECENT: Final = 5
+_VERDICTS: Final = {"done": "It happened", "retry": "It did not happen", "fail": "Given up"}
 EVERY_SECONDS: Final = 15
 """Triggers change without events of tasks."""
 
@@ -97,6 +98,11 @@ async def answer_question(request: Request, form: Form) -> Response:
         rendering.add_notice(request, f"Your answer came too late: {error}.", is_problem=True)
         return rendering.redirect(request, rendering.back_of(form))
     notice = f"{result.status.capitalize()}: {document['message']}"
+    if document["kind"] == "unknown":
+        verdict = form["decision"]
+        notice = (
+            f"{_VERDICTS[verdict]}: step {document['step']!r} {answering.VERDICT_WORDS[verdict]}."
+        )
     return rendering.redirect(request, rendering.back_of(form), message_texts.cut(notice, 200))
 
 

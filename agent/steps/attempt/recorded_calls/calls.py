@@ -81,6 +81,8 @@ class Calls:
         self.checkpoint: Json = own_checkpoint(attempt_input)
         self.decided_outcome: Outcome | None = None
         """The outcome that a call has decided; nothing the step does afterwards changes it."""
+        self.interruption: Callable[[], str | None] = lambda: None
+        """Returns why the attempt was interrupted, if it was: by its time limit or by the engine."""
         self.on_idle: Callable[[], None] | None = None
         """Called when the last call in flight has ended."""
         self.results = CallResults(attempt_input, services, secrets)
@@ -349,7 +351,8 @@ class Calls:
         if isinstance(exception, UnknownOutcomeError):
             error, delay_seconds = exception.error, exception.delay_seconds
         else:
-            reason = describe_exception(exception)
+            why = self.interruption() if isinstance(exception, CancelledError) else None
+            reason = why or describe_exception(exception)
             text = f"{call.action} was interrupted ({reason}): whether it happened is unknown"
             error = StepError("unknown_outcome", "unknown", text)
         self.decided_outcome = Retry(self.results.redacted(error), delay_seconds, is_unknown=True)
