@@ -266,7 +266,7 @@ def test_what_is_under_way_shows_how_long(
     wait_for(lambda: client.get(f"/api/v1/tasks/{task_id}").json()["activity"] == "waiting")
     with viewing(browser, running) as viewer:
         page = viewer.open(f"/tasks/{task_id}")
-        lasted = page.locator("time[data-since]")
+        lasted = page.locator("#steps time[data-since]")
         expect(lasted).to_have_text(re.compile(r"^[1-9]\d*\ss$"))
         expect(lasted).to_have_attribute("title", re.compile(r"\d{4}"))
     client.post(f"/api/v1/tasks/{task_id}/cancel")
