@@ -12,7 +12,7 @@ KILLS ?= 2000
 # Without compiled files each of the processes that tests start would compile the program.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit targets docs clean
+.PHONY: help run test thorough quick screens fuzz check format campaign leases conformance siege simulate cron bench crashpoints mutants constraints man audit house targets docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -107,6 +107,9 @@ man: .venv/for-running ## write the man page from the commands
 
 bench: .venv/for-benchmarks ## measure beside its peers; ARGS="--only sqlite" for a part
 	$(BIN)/python -m bench $(ARGS)
+
+house: .venv/for-tests ## count how large and entangled the program is; write it into docs/architecture.md
+	@$(BIN)/python -m tests.house --write $(ARGS)
 
 targets: .venv/made ## try every target of this list in a fresh clone; ARGS="bench docs" for some
 	@$(BIN)/python -m tests.fresh_clone $(ARGS)

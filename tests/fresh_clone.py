@@ -44,6 +44,7 @@ SHORTEST: Final[dict[str, tuple[str, ...]]] = {
     "man": (),
     "bench": ("ARGS=--quick --only W,agent,sqlite",),
     "docs": (),
+    "house": (),
     "targets": ("ARGS=help --keep",),
     "clean": (),
 }
