@@ -132,6 +132,18 @@ def expire_calls(tx: Connection, step_ids: Sequence[str], now: int) -> None:
     tx.defer(_expire_calls(tx.sql), rows=set_of([[id_] for id_ in step_ids]), now=now)
 
 
+def begin_now(tx: Connection, task_id: str, after: int, now: int) -> None:
+    """Move the calls of a task that were recorded later than an instant back to now, with their times."""
+    tx.execute(
+        "UPDATE tool_calls SET send_by = send_by - (created_at - :now),"
+        " expires_at = expires_at - (created_at - :now), created_at = :now"
+        " WHERE task_id = :task_id AND created_at > :after",
+        task_id=task_id,
+        after=after,
+        now=now,
+    )
+
+
 def find_call(tx: Connection, call_id: str) -> tuple[str, str | None, str, int] | None:
     """Return (action, request, idempotency key, created_at) of a call."""
     rows = tx.query(

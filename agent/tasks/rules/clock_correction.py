@@ -1,7 +1,7 @@
 """Waits that began while the clock ran ahead, once it has been corrected: they would last as much longer.
 
-Questions and leases are moved back to now, as a whole. Other waits end early, and their steps decide again how
-long to wait: that is what every step can do at any time.
+Questions, leases and the times of calls that may be under way are moved back to now, as a whole. Other waits end
+early, and their steps decide again how long to wait: that is what every step can do at any time.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from agent.core.clock import CLOCK_ERROR_US
 from agent.core.state_machine import WORK_LEASED, ApprovalStatus, StepStatus
 from agent.core.waits import Work
 from agent.store.db.database import Connection
-from agent.store.engine import approval_rows
+from agent.store.engine import approval_rows, call_rows
 from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -19,6 +19,7 @@ from agent.tasks.state.rows import StepRow
 
 def correct(tx: Connection, locked: LockedTask) -> None:
     """Let what began in the future begin now."""
+    call_rows.begin_now(tx, locked.task.id, locked.now + CLOCK_ERROR_US, locked.now)
     for step in locked.load_open(tx):
         if step.wake_at is None or step.wake_at <= locked.now:
             continue

@@ -201,7 +201,7 @@ def test_a_person_resolves_an_unknown_effect(engine: Engine, verdict: str) -> No
     token = Gate().name
     task_id = engine.submit(graph(step("pay", "cut_off", given={"token": token})))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
-    engine.skip(1000)
+    engine.skip(4000)
     found = eventually(
         lambda: next(
             (
@@ -230,13 +230,30 @@ def test_a_person_resolves_an_unknown_effect(engine: Engine, verdict: str) -> No
     assert len(runs[token]) == (2 if verdict == "retry" else 1)
 
 
+def test_an_effect_cut_off_while_the_clock_ran_ahead_is_asked_about_in_its_own_time(
+    engine: Engine,
+) -> None:
+    """Once the clock is corrected, the request may be under way for as long as it may take, and no day longer."""
+    token = Gate().name
+    engine.skip(6 * DAY)
+    task_id = engine.submit(graph(step("pay", "cut_off", given={"token": token})))
+    eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
+    engine.skip(-6 * DAY)
+    recovery.correct_waits(engine.database, engine.database.clock)
+    eventually(lambda: engine.types(task_id).count("step.waiting") == 2)
+    assert "tool_call.unknown" not in engine.types(task_id)[-2:], "it waits once more"
+    engine.skip(4000)
+    eventually(lambda: "approval.requested" in engine.types(task_id))
+    assert runs[token] == [1]
+
+
 def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
     """With `on_unknown: retry` the next attempt makes the call again without a question."""
     token = Gate().name
     given = {"token": token, "on_unknown": "retry"}
     task_id = engine.submit(graph(step("pay", "cut_off", given=given)))
     eventually(lambda: engine.types(task_id).count("step.waiting") == 1)
-    engine.skip(1000)
+    engine.skip(4000)
     done = engine.wait(task_id, "succeeded")
     assert done["output"] == {"pay": {"acts": 2}}
     assert runs[token] == [1, 2]
