@@ -1,4 +1,4 @@
-"""An MCP server of the older protocol, by hand: it starts at once, and can die or hang in a call.
+"""An MCP server by hand, of the older protocol unless `MODERN` names another: it starts at once, and can die or hang in a call.
 
 What its tools did is appended to the file that the environment names, so that a test can count.
 """
@@ -12,10 +12,11 @@ from typing import Any
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SPECIAL: dict[str, Any] = json.loads(os.environ.get("SPECIAL", "{}"))
-"""Further tools by name: the description of each, and under `gives` its result."""
+"""Further tools by name: the description of each, and under `gives` what its result has, or under `instead` all of it."""
 TOOLS = ["double", "die", "hang", "ask", *(["more"] if os.environ.get("MORE") else [])]
 
 
+CACHED = {"ttlMs": 0, "cacheScope": "private"} if os.environ.get("MODERN") else {}
 SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
 
 
@@ -53,10 +54,17 @@ def answer(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
             info = {"name": "plain", "version": "1"}
             version = given["protocolVersion"]
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+        case "server/discover" if os.environ.get("MODERN"):
+            # As all results here, without `resultType`.
+            versions = [os.environ["MODERN"]]
+            return {"supportedVersions": versions, "capabilities": {"tools": {}}, **CACHED}
         case "tools/list":
             described = {"description": "odd\0", "inputSchema": NUMBERS}
             special = [{"name": name, **described, **of} for name, of in SPECIAL.items()]
-            return {"tools": [*({"name": name, **described} for name in TOOLS), *special]}
+            return {"tools": [*({"name": name, **described} for name in TOOLS), *special], **CACHED}
+        case "tools/call" if "instead" in SPECIAL.get(given["name"], {}):
+            instead: dict[str, Any] = SPECIAL[given["name"]]["instead"]
+            return instead
         case "tools/call" if given["name"] in SPECIAL:
             text = json.dumps(given["arguments"])
             result = {"content": [{"type": "text", "text": text}]}

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from agent.models.protocol import clean
 from agent.models.response_parsing import to_plain_json
 from agent.steps.agent.tool import AgentTool, ToolContent, ToolRun, ToolSnapshot
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 _MAX_DESCRIPTION: Final = 4000
+_MAX_PROBLEMS: Final = 3
 _MAX_NAME: Final = 64
 """The longest tool name that providers of models accept."""
 _NOT_IN_NAMES: Final = re.compile("[^A-Za-z0-9_]")
@@ -138,9 +141,20 @@ class _McpRun(ToolRun):
         except Exception as error:
             if isinstance(error, DefiniteFailure) or is_lost(error):
                 raise
+            if isinstance(error, ValidationError):
+                # Its result has come, and is not as the protocol says: the tool may have acted.
+                return ToolContent(_unreadable(error), [])
             # The server answered with an error, which is for the model.
             text = f"MCP server {self._server} answered with an error: {error}"
             raise DefiniteFailure(text, may_retry=False) from error
+
+
+def _unreadable(error: ValidationError) -> str:
+    problems = "; ".join(
+        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False)[:_MAX_PROBLEMS]
+    )
+    return f"[the tool was used and has answered, but its result cannot be read: {problems}]"
 
 
 def _bad(text: str) -> DefiniteFailure:

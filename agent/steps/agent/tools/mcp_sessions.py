@@ -158,11 +158,50 @@ class _Session:
 
         async with (
             _transport(self._name, self._context) as transport,
-            Client(transport, cache=None, elicitation_callback=self._elicitations) as client,
+            Client(
+                _completing(transport), cache=None, elicitation_callback=self._elicitations
+            ) as client,
         ):
             _accept_any_result(client)
             self._client.set_result(client)
             await self._closing.wait()
+
+
+@asynccontextmanager
+async def _completing(transport: "Transport") -> "AsyncIterator[Any]":
+    """Yield the streams of a connection on which a result without `resultType` is complete.
+
+    The protocol of 2026 says so; the SDK refuses such a result, after the tool has acted.
+    """
+    async with transport as (reading, writing):
+        yield _CompletedResults(reading), writing
+
+
+class _CompletedResults:
+    """A stream of a server's messages."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __anext__(self) -> Any:
+        item = await self._stream.__anext__()
+        result = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(result, dict) and result.get("resultType") is None:
+            result["resultType"] = "complete"
+        return item
+
+    def __aiter__(self) -> "_CompletedResults":
+        return self
+
+    async def __aenter__(self) -> "_CompletedResults":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _accept_any_result(client: "Client") -> None:

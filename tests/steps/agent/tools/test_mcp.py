@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types.version import LATEST_MODERN_VERSION
 
 from agent.config.models import McpSettings
 from agent.core.state_machine import ApprovalStatus
@@ -268,3 +269,33 @@ def test_a_servers_schema_of_results_stops_nothing(did: Path) -> None:
     made = asking([uses(("it_slow", {"n": 1})), "done"], settings, ["slow"], effect="none")
     assert run(made.attempt()) == Succeeded("done")
     assert answers(made)[1:] == [{"text": '{"n": 1}'}]
+
+
+def test_a_result_without_its_type_is_complete(did: Path) -> None:
+    """The protocol of 2026 says so, of lists and of what tools answer."""
+    made = asking(
+        [uses(("it_double", {"n": 3})), "done"],
+        stdio(did, MODERN=LATEST_MODERN_VERSION),
+        ["double"],
+        effect="none",
+    )
+    assert run(made.attempt()) == Succeeded("done")
+    assert answers(made)[1:] == [{"text": "6"}]
+    assert did.read_text() == "double\n"
+
+
+@pytest.mark.parametrize("version", ["", LATEST_MODERN_VERSION])
+@pytest.mark.parametrize(
+    "result", [{}, {"content": "done"}, {"content": [{"type": "image"}]}, {"content": None}]
+)
+def test_a_tool_that_has_acted_does_not_fail_by_its_wrapping(
+    did: Path, version: str, result: dict[str, Any]
+) -> None:
+    """A result that is not as the protocol says is a use all the same, which the model must not repeat."""
+    special = {"send": {"instead": {"structuredContent": {"id": 7}, **result}}}
+    settings = stdio(did, MODERN=version, SPECIAL=json.dumps(special))
+    made = asking([uses(("it_send", {"n": 1})), "done"], settings, ["send"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    (answer,) = answers(made)[1:]
+    assert "is_error" not in answer
+    assert "was used" in answer["text"]
