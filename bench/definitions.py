@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
 from agent.workflows.graph import Graph
 
 NOOP: Final = "bench.noops:noop"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.workflows.compile.compiler import check_text
 from agent.workflows.diagnostics import show
 from bench import chart, docs, options, report, targets, workloads

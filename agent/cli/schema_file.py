@@ -10,7 +10,6 @@ NAME: Final = "workflow.schema.json"
 
 def schema_text() -> str:
     """Return the schema as the text of a file."""
-    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.workflows.compile.json_schema import workflow_schema
 
     return json.dumps(workflow_schema(), indent=2) + "\n"

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
-import agent.steps.spec.registry  # noqa: F401
 from agent.steps.kinds import step_remarks
 from agent.workflows.directory import Directory, Entry, NamedWorkflows
 from agent.workflows.graph import Graph

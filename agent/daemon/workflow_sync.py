@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Registers the kinds of steps: without them every step of a file would have an unknown kind.
-import agent.steps.spec.registry  # noqa: F401
 from agent.steps.attempt.prepare import watch_secrets
 from agent.steps.spec.child_workflows import workflows_of
 from agent.store.db.database import Connection, Database, StoreError

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Registers the kinds of steps: posted workflows are checked against them.
-import agent.steps.spec.registry  # noqa: F401
 from agent import __version__
 from agent.config.settings import Settings
 from agent.core.thread_bridge import LoopBridge, LoopEndedError, ThreadBridge

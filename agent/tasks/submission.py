@@ -94,7 +94,6 @@ def find_workflow(
     A Python file is executed: call this only to start a task.
     """
     # Registers the kinds of steps: without them every step of a file would have an unknown kind.
-    import agent.steps.spec.registry  # noqa: F401
     from agent.workflows import loader
     from agent.workflows.directory import Directory
 

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, Final
 
 # Registers the kinds of steps that the workflow has.
-import agent.steps.spec.registry  # noqa: F401
 from agent.steps.attempt.context import StepContext
 from agent.steps.types.errors import DefiniteFailure
 from agent.store.db.json_values import decode

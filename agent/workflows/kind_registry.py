@@ -1,10 +1,12 @@
 """The registry of step kinds: each has a name and a model of its keys.
 
 Kinds are in a higher layer and register themselves on import, so that the compiler checks their
-configuration without importing the code that runs them.
+configuration without importing the code that runs them. They are imported when they are first asked for:
+what is known must not depend on which modules a process has imported before.
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -59,4 +61,6 @@ def register(spec: KindSpec) -> KindSpec:
 
 def registered() -> Mapping[str, KindSpec]:
     """Return all kinds by name, in the order in which they registered; a live view."""
+    # By its name: this layer does not know that one.
+    import_module("agent.steps.spec.registry")
     return MappingProxyType(_specs)

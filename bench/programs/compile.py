@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
 from agent.workflows import loader
 from bench import process, usage
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.workflows import loader
 from agent.workflows.compile.compiler import check_text, compile_text
 from agent.workflows.compile.inputs import check_inputs

@@ -16,7 +16,6 @@ from typing import ClassVar
 import httpx
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.approvals.answering import DecidedError, answer
 from agent.approvals.permission import terminal_user
 from agent.channels.link_signing import key_of, link_token

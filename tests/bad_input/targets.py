@@ -18,7 +18,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels.secret_ref import SecretError
 from agent.config.models import ModelSettings
 from agent.models.anthropic import AnthropicConnector

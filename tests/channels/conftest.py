@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels import delivery_loop, receive_loop, supervisor
 from agent.channels.supervisor import Channels
 from agent.config.settings import Settings

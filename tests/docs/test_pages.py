@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.config import loader
 from agent.workflows.compile.compiler import check_text
 from agent.workflows.diagnostics import show

@@ -214,9 +214,9 @@ def _become(request: dict[str, Any]) -> NoReturn:
     if request["stdin"].startswith("/dev/pts/"):
         # The terminal that a session's leader opens first is the one whose Ctrl-C reaches it.
         os.setsid()
-    _redirect(0, request["stdin"], os.O_RDONLY)
-    _redirect(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    _redirect(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    redirect(0, request["stdin"], os.O_RDONLY)
+    redirect(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    redirect(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     if os.isatty(0):
         # The server's own streams are of another kind: they buffer whole blocks.
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -227,7 +227,7 @@ def _become(request: dict[str, Any]) -> NoReturn:
     sys.path[0] = request["directory"]  # as `python -m` has it
     if request["is_held"]:
         os.kill(os.getpid(), signal.SIGSTOP)
-    status = _run()
+    status = run_program()
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
@@ -238,7 +238,7 @@ def _become(request: dict[str, Any]) -> NoReturn:
     os._exit(status)
 
 
-def _run() -> int:
+def run_program() -> int:
     """Run the command; return its status."""
     from agent.cli.main import main
 
@@ -254,7 +254,8 @@ def _run() -> int:
     return 0
 
 
-def _redirect(descriptor: int, path: str, flags: int) -> None:
+def redirect(descriptor: int, path: str, flags: int) -> None:
+    """Open a file as one of the process's streams."""
     opened = os.open(path, flags, 0o666)
     os.dup2(opened, descriptor)
     os.close(opened)

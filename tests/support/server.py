@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 
-import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.bootstrap import build_worker
 from agent.config.execution import EngineSettings, StepSettings
 from agent.config.settings import ServerSettings, Settings

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent import recovery
 from agent.approvals.answering import answer
 from agent.approvals.permission import terminal_user

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.channels.messages.messenger import ChannelMessenger
 from agent.config.channels import NotifySettings
 from agent.config.settings import Settings

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401 - makes the kinds known
 from agent.core.ids import content_hash
 from agent.workflows.directory import Directory
 from agent.workflows.graph import Graph, Step

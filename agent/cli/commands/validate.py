@@ -117,7 +117,6 @@ def _entries(path: Path, *, is_trusted: bool) -> "list[Entry]":
 
 def _scanned(path: Path) -> "list[Entry]":
     """Read every workflow file of a directory."""
-    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.workflows.directory import Directory
 
     directory = Directory(path)
@@ -128,7 +127,6 @@ def _scanned(path: Path) -> "list[Entry]":
 
 
 def _read(path: Path, *, is_trusted: bool) -> "Entry":
-    import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
     from agent.workflows.diagnostics import Problem
     from agent.workflows.directory import Entry, read_entry
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.cli import example_files
 from agent.workflows.loader import load
 from tests.support.cli import Cli

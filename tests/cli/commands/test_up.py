@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.cli.commands.up import _print_workflow
 from agent.cli.output import terminal
 from agent.workflows.directory import read_entry

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Union
 import pydantic
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.core.quick_classes import quick_models
 from agent.core.quick_classes.quick_checks import NotPlainError, _with_bounds, accept, check_of
 from agent.core.quick_classes.quick_fields import (

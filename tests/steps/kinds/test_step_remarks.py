@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.config.settings import Settings
 from agent.steps.kinds import step_remarks
 from agent.workflows.directory import NamedWorkflows, read_entry

@@ -2,7 +2,6 @@
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401 - registers the kinds of steps
 from agent.core.ids import canonical_json
 from agent.workflows.compile.compiler import compile_text
 from agent.workflows.diagnostics import WorkflowError

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds, as the examples use them)
 from agent.workflows.compile.json_schema import workflow_schema
 from agent.workflows.compile.output_schema import (
     UnusableSchemaError,

@@ -2,7 +2,6 @@
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (the real kinds)
 from agent.workflows.compile.compiler import check_text, compile_text
 
 BAD: list[tuple[str, str, str]] = [

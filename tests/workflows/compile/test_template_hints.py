@@ -2,7 +2,6 @@
 
 import pytest
 
-import agent.steps.spec.registry  # noqa: F401  (registers the kinds of steps)
 from agent.workflows.compile import template_hints
 from agent.workflows.compile.compiler import check_text
 
