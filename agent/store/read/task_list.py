@@ -39,6 +39,8 @@ _LISTED: Final = (
 )
 _TASK_TEXTS: Final = ("t.input", "t.workflow_name", "t.error", "t.pause_reason", "t.trigger_id")
 _STEP_TEXTS: Final = ("s.output", "s.error")
+PRINTED_SIGNS: Final = "=:'"
+"""What lists print between stored texts: `amount=250`, `pay: no money`, `the signal 'go'`."""
 _MOST_FOLDED: Final = 10_000
 """Characters of a text that are compared without accents."""
 _SHOWN_INPUT: Final = 4000
@@ -92,8 +94,7 @@ def matches(
             for number in range(len(patterns))
         )
 
-    # An equals sign stands between a name and a value in the printed beginning of an input.
-    is_printed = "=" in (wanted.search or "")
+    is_printed = any(sign in (wanted.search or "") for sign in PRINTED_SIGNS)
     beyond = " OR ".join(map(sql.beyond_ascii, _TASK_TEXTS))
     beyond_of_step = " OR ".join(map(sql.beyond_ascii, _STEP_TEXTS))
     of_steps = "EXISTS (SELECT 1 FROM steps AS s WHERE s.task_id = t.id AND"
@@ -112,7 +113,7 @@ def matches(
 
 
 def texts(connection: Connection, task_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the texts of tasks that a search looks through, the input first; of long ones the beginning."""
+    """Return the texts of tasks that a search looks through; of long ones the beginning."""
     found: dict[str, list[str]] = {}
     for columns, source in (
         (_TASK_TEXTS, "tasks AS t WHERE t.id"),

@@ -133,16 +133,23 @@ def _search(
 
 
 def _folded_matches(connection: Connection, search: str, task_ids: list[str]) -> set[str]:
-    """Return the tasks that have a text without case and accents, or in the input as lists print it."""
+    """Return the tasks that have a text without case and accents, or as lists print it."""
     if not task_ids:
         return set()
-    plain, stored = folded(search), folded(json.dumps(search, ensure_ascii=False)[1:-1])
-    found = set()
-    for task_id, texts in task_list.texts(connection, task_ids).items():
-        every = map(folded, (input_preview(texts[0]), *texts))
-        if any(plain in text or stored in text for text in every):
-            found.add(task_id)
-    return found
+    found = task_list.texts(connection, task_ids)
+    if any(sign in search for sign in task_list.PRINTED_SIGNS):
+        for task_id, (step, error) in task_list.failed_steps(connection, task_ids).items():
+            message = str((_loaded(error) or {}).get("message"))
+            found[task_id].append(f"{step}: {' '.join(message.split())}")
+        for task in documents_of(connection, task_ids):
+            found[task["id"]] += (task["input_preview"], listed_waits.words(task["waiting_for"]))
+    # Stored texts are JSON.
+    forms = [folded(search), folded(json.dumps(search, ensure_ascii=False)[1:-1])]
+    return {
+        task_id
+        for task_id, texts in found.items()
+        if any(form in text for text in map(folded, texts) for form in forms)
+    }
 
 
 def documents_of(connection: Connection, task_ids: list[str]) -> list[Document]:

@@ -261,14 +261,15 @@ def test_long_times_leave_room_for_events(
 def test_what_is_under_way_shows_how_long(
     browser: Browser, running: Running, client: httpx.Client
 ) -> None:
-    """The seconds of a waiting step are counted while it is looked at."""
+    """The seconds of a waiting step are counted while it is looked at, in the list and in the timeline."""
     task_id = _start(client, "signalled")
     wait_for(lambda: client.get(f"/api/v1/tasks/{task_id}").json()["activity"] == "waiting")
     with viewing(browser, running) as viewer:
         page = viewer.open(f"/tasks/{task_id}")
-        lasted = page.locator("#steps time[data-since]")
-        expect(lasted).to_have_text(re.compile(r"^[1-9]\d*\ss$"))
-        expect(lasted).to_have_attribute("title", re.compile(r"\d{4}"))
+        for part in ("#steps", "#timeline"):
+            lasted = page.locator(f"{part} time[data-since]")
+            expect(lasted).to_have_text(re.compile(r"^[1-9]\d*\ss$"))
+            expect(lasted).to_have_attribute("title", re.compile(r"\d{4}"))
     client.post(f"/api/v1/tasks/{task_id}/cancel")
 
 

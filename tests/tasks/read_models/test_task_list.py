@@ -110,12 +110,12 @@ def test_a_search_finds_what_lists_print(hand: Hand) -> None:
     assert _found(hand, search="amount=249.5, number=4711") == [paying]
     assert _found(hand, search="amount=250") == _found(hand, search="tell") == []
     hand.settle({"book": Waiting(Signal("harvest"))}, paying)
-    assert _found(hand, search="harvest") == [paying]
+    assert _found(hand, search="harvest") == _found(hand, search="the signal 'harvest'") == [paying]
     hand.operator.pause(paying, "until the rain stops")
     assert _found(hand, search="the rain") == [paying]
     broken = hand.start(graph(step("bake")))
     hand.settle({"bake": _failed("no oven")}, broken)
-    assert _found(hand, search="bake") == [broken]
+    assert _found(hand, search="bake") == _found(hand, search="bake: no oven") == [broken]
 
 
 def test_a_search_ignores_accents(hand: Hand) -> None:

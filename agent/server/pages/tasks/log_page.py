@@ -121,10 +121,9 @@ def end_of(pieces: Sequence[Document], most: int, *, is_whole: bool = False) -> 
 
 def live_seconds(connection: Connection, task_id: str, step: Document) -> int | None:
     """Return how often the log of a step is read again; None while it cannot grow."""
-    # The lines of an external worker arrive while its step waits.
-    may_grow = step["status"] == "running" or (
-        step["status"] == "waiting" and step["kind"] == "worker"
-    )
+    # The lines of an external worker, and of the items of a group, arrive while the step waits.
+    has_others = step["kind"] == "worker" or step["parallel_count"] is not None
+    may_grow = step["status"] == "running" or (step["status"] == "waiting" and has_others)
     version = overview.version(connection, task_id) if may_grow else None
     return LIVE_SECONDS if version is not None and version[1] not in TASK_ENDED else None
 

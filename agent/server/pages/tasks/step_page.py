@@ -46,7 +46,9 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
 
 
 def _took(connection: Connection, step: Document, now: int) -> str:
-    """Return how long a step ran, as the page of its task has it."""
+    """Return how long a step ran that has ended, as the page of its task has it."""
+    if step["ended_at"] is None:
+        return ""
     task = views.task(connection, step["task"])
     row = step_views.step_by_name(connection, step["task"], step["step"])
     assert task is not None and row is not None
