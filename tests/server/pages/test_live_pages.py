@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from agent.store.db.database import Database
 from agent.store.schema import migrate
-from tests.support.browser import viewing
+from tests.support.browser import DESKTOP, viewing
 from tests.support.sample_dashboard import PAY_INVOICE, TRIP, question_of
 from tests.support.sample_workflows import SIGNALLED
 from tests.support.server import Running
@@ -41,6 +41,24 @@ def test_a_change_is_shown_within_a_second(
             expect(page.locator(f"#task-{task_id}")).to_be_visible()
             seconds.append(time.monotonic() - committed)
     assert sorted(seconds)[2] < 1.0, seconds
+
+
+def test_the_top_of_a_list_shows_what_is_new(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """Rows move down while a person watches; below the top they stay where they are."""
+    for _ in range(12):
+        _start(client, "signalled")
+    with viewing(browser, running, size=DESKTOP) as viewer:
+        page = viewer.open("/tasks")
+        page.mouse.move(640, 500)
+        expect(page.locator(f"#task-{_start(client, 'signalled')}")).to_be_attached()
+        assert page.evaluate("scrollY") == 0
+        page.mouse.wheel(0, 200)
+        page.wait_for_function("() => scrollY > 100")
+        before = page.evaluate("scrollY")
+        expect(page.locator(f"#task-{_start(client, 'signalled')}")).to_be_attached()
+        assert page.evaluate("scrollY") > before
 
 
 def test_a_refresh_keeps_what_a_person_is_doing(

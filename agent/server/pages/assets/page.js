@@ -175,12 +175,11 @@
   const resting = new Map(); // the timer of each control
   const stubs = new WeakMap(); // by what they stand for
   let isFocusLost = false, pressedEarly = null;
+  function isHeld(node) { return node.matches(ENTRIES) && node.querySelector("form"); }
   function end(node) {
-    const isHeld = [node, ...node.querySelectorAll(ENTRIES)].some(
-      (each) => each.matches(ENTRIES) && each.querySelector("form"));
-    if (!isHeld && !node.querySelector("[data-stub]")) return node.remove();
-    const stub = document.createElement(node.nodeName), id = node.dataset.question;
-    const decided = id && incoming.getElementById("decided-" + id), heading = node.querySelector("h2, h3, .name");
+    if (![node, ...node.querySelectorAll(ENTRIES)].some(isHeld) && !node.querySelector("[data-stub]")) return node.remove();
+    const stub = document.createElement(node.nodeName), question = node.closest("[data-question]") || node.querySelector("[data-question]");
+    const id = question && question.dataset.question, decided = id && incoming.getElementById("decided-" + id), heading = node.querySelector("h2, h3, .name");
     const typed = [...node.querySelectorAll("input[type=text], textarea")].filter((field) => field.value !== field.defaultValue);
     stub.className = (node.matches(".row") ? "row" : "card") + " stub";
     stub.dataset.stub = "";
@@ -215,9 +214,11 @@
     }
     for (const each of document.querySelectorAll(CONTROLS)) before.set(each, [each.getBoundingClientRect(), meaningOf(each)]);
     // Of what is looked at: what the pointer is on, what has the focus, what is in the middle; the innermost first.
+    // At the top of a list that only grows, what is new is looked at.
+    const grows = scrollY <= 0 && ![...shown.keys()].some(isHeld);
     const apart = (each) => { const { top, bottom } = shown.get(each); return Math.max(top - innerHeight / 2, innerHeight / 2 - bottom, 0); };
-    const looked = [...document.querySelectorAll(":hover")].reverse().concat(focused).filter((each) => shown.has(each))
-      .concat([...shown.keys()].reverse().sort((one, other) => apart(one) - apart(other)));
+    const looked = [...document.querySelectorAll(":hover")].reverse().concat(focused).filter((each) => shown.has(each) && !(grows && each.matches(ENTRIES + ", .card")))
+      .concat(grows ? [] : [...shown.keys()].reverse().sort((one, other) => apart(one) - apart(other)));
     change();
     const anchor = looked.find((each) => each.isConnected && each.getClientRects().length);
     if (anchor) shift(anchor.getBoundingClientRect().top - shown.get(anchor).top);
