@@ -1,7 +1,7 @@
 """Checks for `agent doctor` and the page of health: can each channel be opened, and does it deliver?"""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agent.config.channels import delivering
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from agent.store.channels.cursors import Cursor
     from agent.store.db.database import Connection
 
+NOTICES: Final = "notices"
+"""The finding that no channel reaches anyone."""
+
 
 def channel_checks(
     settings: "Settings", connection: "Connection", *, is_running: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Return (what, state, message) for each channel that the configuration turns on."""
     if (reason := no_notices(connection, settings)) is not None:
-        yield "notices", "warning", f"no one is notified: {reason}"
+        yield NOTICES, "warning", f"no one is notified: {reason}"
     for name in delivering(settings.channels, settings.notify):
         cursor = cursors.cursor(connection, name)
         paired = len(pairings.listed(connection, name))

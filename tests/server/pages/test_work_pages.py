@@ -319,6 +319,7 @@ def test_health_names_its_parts(visitor: httpx.Client) -> None:
     page = visitor.get("/health").text
     for part in ("Workers", "Alive", "Channels", "No channel is turned on", "Queue", "SQLite"):
         assert part in page
+    assert "no one is notified" in page.lower()
 
 
 def test_health_shows_what_is_wrong(running: Running, visitor: httpx.Client) -> None:

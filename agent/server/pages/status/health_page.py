@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent import __version__
-from agent.channels.health_checks import channel_checks
+from agent.channels.health_checks import NOTICES, channel_checks
 from agent.core.clock import to_iso
 from agent.server.context import Context
 from agent.server.monitoring.metrics import DatabaseGauges, read_gauges
@@ -51,15 +51,17 @@ def health_page(connection: Connection, request: PageRequest) -> Document:
     clock = context.database.clock
     gauges = read_gauges(connection, clock, _MOST_TASKS)
     now = clock.now()
-    channels = [
+    reaching = [
         Finding(what.removeprefix("channel "), state, message)
         for what, state, message in channel_checks(context.settings, connection, is_running=True)
     ]
+    # Without a way to reach anyone there is a finding, and no channel.
+    channels = [finding for finding in reaching if finding.what != NOTICES]
     triggers = [
         Finding("triggers", state, message, "/triggers")
         for state, message in trigger_checks(connection, now, is_running=True)
     ]
-    findings = [*_findings(connection, context, gauges), *channels, *triggers]
+    findings = [*_findings(connection, context, gauges), *reaching, *triggers]
     return {
         "version": __version__,
         "findings": [finding for finding in findings if finding.state != "ok"][:_MOST_FINDINGS],
