@@ -5,7 +5,7 @@ from typing import Any, Final
 from agent.approvals import approval_documents
 from agent.config.settings import Settings
 from agent.core.clock import SECOND, to_iso
-from agent.core.state_machine import TriggerStatus
+from agent.core.state_machine import TaskStatus, TriggerStatus
 from agent.store.channels import pairings
 from agent.store.db.database import Connection
 from agent.store.engine import trigger_rows
@@ -67,9 +67,15 @@ def no_notices(connection: Connection, settings: Settings) -> str | None:
 
 
 def _failed_lately(connection: Connection, now: int) -> list[Document]:
+    """Return the last failures, without those whose retry succeeded."""
     since = to_iso(now - int(LATELY_SECONDS * SECOND)) or ""
     failed = task_list.list_tasks(connection, TaskFilter(statuses=("failed",)), _MOST)
-    return [task for task in failed if (task["ended_at"] or "") >= since]
+    return [
+        task
+        for task in failed
+        if (task["ended_at"] or "") >= since
+        and (task["retried_as"] or {}).get("status") != TaskStatus.SUCCEEDED
+    ]
 
 
 def _schedules(rows: list[TriggerRow]) -> Document:

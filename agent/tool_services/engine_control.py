@@ -21,7 +21,7 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator.agent_call import AgentCall
 from agent.tasks.operator.operator import CommandResult, Operator
 from agent.tasks.read_models import person_waits, task_documents, task_list
-from agent.tasks.read_models.task_documents import find_task, short_id
+from agent.tasks.read_models.task_documents import find_task, retried_words, short_id
 from agent.tasks.submission import new_submission, recorded_workflow
 from agent.tool_services.tool_errors import tool_errors
 from agent.triggers import documents
@@ -212,6 +212,7 @@ def _task_line(task: Document) -> Document:
         "created_at": task["created_at"],
         "ended_at": task["ended_at"],
         "paused": task["pause_reason"],
+        "retried": retried_words(task) or None,
         "error": _message(task["error"]),
     }
     return {name: value for name, value in line.items() if value is not None}

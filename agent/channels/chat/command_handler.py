@@ -141,7 +141,7 @@ class CommandHandler:
 
     def _status(self, _principal: Principal, _command: Command, _sent: Sent) -> str:
         with self._database.connect("reader") as connection, connection.snapshot():
-            counts = health.activity_counts(connection)
+            counts = health.open_counts(connection)
             waiting = health.pending_approvals(connection)
             unknown = len(health.unknown_calls(connection))
         tasks = ", ".join(f"{count} {activity}" for activity, count in counts.items())

@@ -11,7 +11,7 @@ from agent.core.escape import harmless, harmless_json
 from agent.core.waits import Signal
 from agent.steps.types.outcome import Json
 from agent.tasks.read_models import listed_waits
-from agent.tasks.read_models.task_documents import short_id
+from agent.tasks.read_models.task_documents import retried_words, short_id
 
 MARKS: Final = {
     "pending": "○",
@@ -139,6 +139,8 @@ def task_line(document: dict[str, Json]) -> str:
     if activity == "waiting":
         words = " ".join(listed_waits.words(document["waiting_for"]).split())
         what = f", {cut(harmless(words), 100)}" if words else ""
+    if again := retried_words(document):
+        what = f", {again}"
     mark = MARKS.get(activity, "?")
     return f"{mark} {short_id(document['id'])}  {document['workflow']}: {activity}{what}"
 
@@ -146,6 +148,7 @@ def task_line(document: dict[str, Json]) -> str:
 def task(document: dict[str, Json]) -> str:
     """Return a task and its steps."""
     lines = [f"{document['workflow']} {document['id']}: {document['activity']}"]
+    lines += filter(None, [retried_words(document)])
     lines += [
         f"{MARKS.get(step['status'], '?')} {step['name']} ({step['kind']}): {step['status']}"
         + (f", attempt {step['attempt']}" if step["attempt"] > 1 else "")
@@ -163,6 +166,7 @@ def why(document: dict[str, Json]) -> str:
     head = f"{document['workflow']} {short_id(document['id'])} is {document['activity']}"
     reason = document["pause_reason"]
     lines = [head + (f": {harmless(reason)}" if reason else "")]
+    lines += filter(None, [retried_words(document)])
     if document["error"] is not None:
         lines.append(error(document["error"]))
     lines += [

@@ -301,11 +301,13 @@ def _remark(task: dict[str, Any]) -> str:
     from agent.cli.output import terminal
     from agent.core.waits import delay_words
     from agent.tasks.read_models import listed_waits
+    from agent.tasks.read_models.task_documents import retried_words
 
     if task["status"] == "paused":
         return task["pause_reason"] or ""
-    if task["error"]:
-        return str(task["error"].get("message", ""))
+    if task["error"] or task["retried_as"]:
+        message = str((task["error"] or {}).get("message", ""))
+        return "; ".join(filter(None, (retried_words(task), message)))
     if task["delay"]:
         return delay_words(task["delay"])
     return listed_waits.words(task["waiting_for"], terminal.moment)

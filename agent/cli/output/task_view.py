@@ -10,6 +10,7 @@ from agent.cli.output.transcript import used
 from agent.core import waits
 from agent.core.state_machine import STEP_ENDED
 from agent.core.waits import Signal, UnknownCall
+from agent.tasks.read_models.task_documents import retried_words
 
 if TYPE_CHECKING:
     from agent.workflows.graph import Graph
@@ -223,6 +224,8 @@ def _print_origins(document: dict[str, Any]) -> None:
     for words, key in relations.items():
         if document[key]:
             print_line(f"{words} {short(document[key])}", "dim")
+    if again := retried_words(document):
+        print_line(again, "yellow")
     if document["children"]:
         print_line(f"children: {', '.join(map(short, document['children']))}", "dim")
 
@@ -321,7 +324,11 @@ def _print_hints(document: dict[str, Any]) -> None:
             print_line(f"  {invocation.program()} show {task} {step}   shows each attempt of it")
         print_line(f"  {invocation.program()} logs {task}     shows the output of its steps")
         forking = _fork_of(document)
-        if forking is not None:
+        if again := document["retried_as"]:
+            print_line(
+                f"  {invocation.program()} show {short(again['id'])}     shows the task that retried it"
+            )
+        elif forking is not None:
             print_line(
                 f"  {invocation.program()} {forking}   runs that step again, with all its effects"
             )

@@ -77,8 +77,9 @@ def _queue(now: Sample, before: Sample | None) -> str:
 
 
 def _tasks(load: dict[str, Any]) -> str:
-    tasks, steps, is_served = load["tasks"], load["steps"], bool(load["workers"])
+    tasks, steps, is_served = dict(load["tasks"]), load["steps"], bool(load["workers"])
     is_served = is_served or not tasks.get("running")
+    tasks["failed"] = tasks.get("failed", 0) - load["retried"]
     open_tasks = ", ".join(
         f"{tasks.get(activity, 0):,} {terminal.activity_of(activity, is_served=is_served)}"
         for activity in ("running", "waiting", "paused", "failed")

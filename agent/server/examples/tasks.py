@@ -22,6 +22,7 @@ SUMMARY: Final[dict[str, Any]] = {
     "started_at": AT,
     "ended_at": LATER,
     "error": None,
+    "retried_as": None,
     "pause_reason": None,
     "pause_kind": None,
     "pause_command": None,

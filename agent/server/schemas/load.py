@@ -22,6 +22,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "slots": {"taken": 1, "total": 50},
     "queue": {"due": 0, "age_seconds": 0.0, "schedule_lag_seconds": 0.0},
     "tasks": {"running": 1, "succeeded": 20},
+    "retried": 0,
     "steps": {"running": 1, "pending": 2},
     "questions": 0,
     "unknown": 0,
@@ -50,6 +51,7 @@ class LoadDocument(ResponseDocument):
     slots: dict[str, int]
     queue: dict[str, float]
     tasks: dict[str, int] = Field(description="by status")
+    retried: int = Field(description="of the failed ones, those whose retry succeeded")
     steps: dict[str, int] = Field(description="by status, of tasks that have not ended")
     questions: int
     unknown: int

@@ -73,6 +73,13 @@ class CommandAnswer(ResponseDocument):
     task_id: str = Field(examples=[TASK_ID])
 
 
+class RetriedAs(ResponseDocument):
+    """The task that retried another one."""
+
+    id: str = Field(examples=[TASK_ID])
+    status: str = Field(examples=["succeeded"])
+
+
 class TaskSummary(ResponseDocument):
     """A task in a list."""
 
@@ -91,6 +98,7 @@ class TaskSummary(ResponseDocument):
     started_at: Instant | None
     ended_at: Instant | None
     error: Any
+    retried_as: RetriedAs | None = Field(description="the last of its retries, and theirs")
     pause_reason: str | None
     pause_kind: str | None = Field(examples=["budget"])
     pause_command: str | None = Field(examples=["budget 4f6a1c22 --tokens N"])

@@ -24,6 +24,19 @@ def task_counts(connection: Connection) -> dict[str, int]:
     return {str(status): int(count) for status, count in rows}
 
 
+def retried_failures(connection: Connection) -> int:
+    """Return how many failed tasks have a retry, or a retry of that, which succeeded."""
+    # From the successes: the index of retries finds what they retried.
+    ((count,),) = connection.query(
+        "WITH RECURSIVE line(id) AS (SELECT retry_of FROM tasks"
+        " WHERE retry_of IS NOT NULL AND status = 'succeeded'"
+        " UNION SELECT t.retry_of FROM line AS l JOIN tasks AS t ON t.id = l.id"
+        " WHERE t.retry_of IS NOT NULL)"
+        " SELECT count(*) FROM line AS l JOIN tasks AS t ON t.id = l.id WHERE t.status = 'failed'"
+    )
+    return int(count)
+
+
 def task_counts_up_to(connection: Connection, most: int) -> dict[str, int]:
     """Return how many tasks there are in each status, each counted up to a bound."""
     counts = {}
@@ -52,6 +65,13 @@ def activity_counts(connection: Connection) -> dict[str, int]:
     """Return how many tasks there are of each activity, those that have ended included."""
     ended = {name: n for name, n in task_counts(connection).items() if name in TASK_ENDED}
     return open_task_counts(connection) | ended
+
+
+def open_counts(connection: Connection) -> dict[str, int]:
+    """Return how many tasks there are of each activity, without failures whose retry succeeded."""
+    counts = activity_counts(connection)
+    counts["failed"] = counts.get("failed", 0) - retried_failures(connection)
+    return {activity: count for activity, count in counts.items() if count}
 
 
 def open_step_counts(connection: Connection) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """What the API, the command line and chats read: tasks, steps, events and logs by column name."""
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -62,6 +63,19 @@ def unknown_effects(connection: Connection, task_id: str) -> list[Found]:
         id=task_id,
     )
     return named(names, rows)
+
+
+def retried_as(connection: Connection, task_ids: Iterable[str]) -> dict[str, Found]:
+    """Return the last task of the line of retries of each of some tasks: its id and its status."""
+    rows = connection.query(
+        "WITH RECURSIVE line(first_id, id, status, distance) AS (SELECT retry_of, id, status, 1"
+        f" FROM tasks WHERE retry_of IN {connection.sql.ids()} UNION ALL"
+        " SELECT l.first_id, t.id, t.status, l.distance + 1 FROM line AS l"
+        " JOIN tasks AS t ON t.retry_of = l.id)"
+        " SELECT first_id, id, status FROM line ORDER BY distance",
+        ids=json.dumps(list(task_ids)),
+    )
+    return {first_id: {"id": task_id, "status": status} for first_id, task_id, status in rows}
 
 
 def delays(connection: Connection, task_id: str) -> dict[str, str]:

@@ -38,6 +38,7 @@ def load_document(connection: Connection, settings: Settings, now: int) -> dict[
             "schedule_lag_seconds": 0.0 if next_at is None else max(0.0, (now - next_at) / SECOND),
         },
         "tasks": health.activity_counts(connection),
+        "retried": health.retried_failures(connection),
         "steps": health.open_step_counts(connection),
         "questions": health.pending_approvals(connection),
         "unknown": len(health.unknown_calls(connection)),

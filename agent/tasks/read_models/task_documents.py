@@ -1,7 +1,7 @@
 """Tasks as documents: the same for every surface, read in one snapshot."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.clock import to_iso
@@ -123,7 +123,7 @@ def task_document(
     person_waits.add_questions(connection, task_id, steps)
     person_waits.add_workers(connection, steps)
     person_waits.add_childrens(connection, task_id, task["status"], steps)
-    document = summary(task)
+    document = summary(task, views.retried_as(connection, [task_id]).get(task_id))
     output, error = None, _loaded(task["error"])
     if task["status"] == TaskStatus.SUCCEEDED:
         try:
@@ -179,7 +179,13 @@ def unknown_effects(
     ]
 
 
-def summary(task: dict[str, Any]) -> dict[str, Json]:
+def retried_words(task: Mapping[str, Any]) -> str:
+    """Say as what a task was retried; empty if it was not."""
+    again = task["retried_as"]
+    return f"retried as {short_id(again['id'])} ({again['status']})" if again else ""
+
+
+def summary(task: dict[str, Any], retried_as: dict[str, Json] | None) -> dict[str, Json]:
     """Return what lists and documents of tasks have in common."""
     return {
         "id": task["id"],
@@ -191,6 +197,7 @@ def summary(task: dict[str, Any]) -> dict[str, Json]:
         "created_at": to_iso(task["created_at"]),
         "started_at": to_iso(task["started_at"]),
         "ended_at": to_iso(task["ended_at"]),
+        "retried_as": retried_as,
         "pause_reason": task["pause_reason"],
         **_pause(task),
     }

@@ -9,8 +9,9 @@ from agent.core.clock import SECOND, to_iso
 from agent.core.local_zone import local_date
 from agent.core.plain_json import Json
 from agent.core.search_terms import folded
+from agent.core.state_machine import TaskStatus
 from agent.store.db.database import Connection
-from agent.store.read import task_list
+from agent.store.read import task_list, views
 from agent.store.read.task_list import TaskFilter
 from agent.tasks.read_models import listed_waits
 from agent.tasks.read_models.task_documents import summary
@@ -18,6 +19,8 @@ from agent.workflows.durations import parse_duration
 
 Document = dict[str, Json]
 
+RETRIED: Final = (TaskStatus.FAILED, TaskStatus.CANCELED)
+"""The statuses of tasks that can be retried."""
 MAX_COUNTED: Final = 10_000
 """A total above this is not counted to its end."""
 MAX_SEARCH: Final = 200
@@ -158,9 +161,11 @@ def documents_of(connection: Connection, task_ids: list[str]) -> list[Document]:
         return []
     rows = task_list.rows(connection, task_ids)
     waiting = listed_waits.of_tasks(connection, rows)
+    ended = [row["id"] for row in rows if row["status"] in RETRIED]
+    retried = views.retried_as(connection, ended) if ended else {}
     return [
         {
-            **summary(row),
+            **summary(row, retried.get(row["id"])),
             "error": _loaded(row["error"]),
             "input_preview": input_preview(row["input"]),
             "trigger": _trigger(row),

@@ -52,7 +52,7 @@ def task_overview(connection: Connection, task_id: str, graphs: GraphCache, now:
     is_large = any((row["parallel_count"] or 0) > _MOST_GATHERED for row in rows)
     output, error = (None, _loaded(task["error"])) if is_large else _result(connection, task, graph)
     return {
-        **task_documents.summary(task),
+        **task_documents.summary(task, views.retried_as(connection, [task_id]).get(task_id)),
         "waiting_on": task_documents.current_waits(task["status"], steps + items),
         "input": json.loads(task["input"]),
         "output": output,

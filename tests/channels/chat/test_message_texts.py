@@ -87,3 +87,11 @@ def test_values_are_readable() -> None:
     assert message_texts.readable(value) == (
         "total: 3\ndone: yes\nnone: nothing\nitems:\n  • a\n  •\n    b: 1\nempty: none"
     )
+
+
+def test_a_retried_task_names_its_retry() -> None:
+    """A failure that is dealt with does not look like one that needs a person."""
+    task = {"id": _DOCUMENT["task"], "workflow": "paying", "activity": "failed"}
+    again = {"retried_as": {"id": _DOCUMENT["id"], "status": "succeeded"}}
+    line = message_texts.task_line(task | again)
+    assert line == "✗ 7b6c2a10  paying: failed, retried as 7b6c2a11 (succeeded)"

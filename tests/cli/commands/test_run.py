@@ -137,6 +137,24 @@ def test_a_failed_task_is_exit_code_1(cli: Cli) -> None:
     assert first["status"] == "succeeded"
 
 
+def test_a_failure_that_was_retried_says_so(cli: Cli) -> None:
+    """Lists and the task itself name the retry; once that has succeeded, no count has the failure."""
+    cli.write("once.yaml", "name: once\nsteps: {a: {shell: {argv: [sh, ./a.sh], effect: none}}}\n")
+    script = cli.write("a.sh", "exit 3\n")
+    old = cli("run", "once.yaml", "--json", code=1).json["id"]
+    assert cli("status", "--json", code=3).json["failed"]["count"] == 1
+    script.write_text("true\n", encoding="utf-8")
+    new = cli("retry", old, "--wait", "--json").json["id"]
+    assert f"retried as {new[-8:]} (succeeded); " in cli("tasks").out
+    shown = cli("show", old).out
+    assert f"retried as {new[-8:]} (succeeded)" in shown
+    assert f"agent show {new[-8:]}" in shown
+    assert "agent retry" not in shown
+    assert cli("status", "--json", code=3).json["failed"]["count"] == 0
+    assert "failed" not in cli("status", code=3).out
+    assert "1 succeeded" in cli("doctor").out
+
+
 def test_fork_runs_again_from_a_step_with_other_inputs(cli: Cli) -> None:
     """What came before the step is kept, the inputs are read as their types and checked."""
     cli.write("diamond.yaml", DIAMOND)

@@ -33,6 +33,7 @@ def failed_with(command: str | None) -> dict[str, Any]:
         "version": 1,
         "latest_version": 1,
         "unknown_effects": [],
+        "retried_as": None,
         "error": {**failure, "step": "pay"},
         "steps": [step(error=failure)],
     }

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
+from agent.config.settings import Settings
 from agent.core.clock import SECOND
 from agent.core.local_zone import local_date
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
+from agent.overview import overview_document
 from agent.steps.types.outcome import Failed, Question, Retry, StepError, Succeeded, Waiting
+from agent.store.read import health
 from agent.store.read.task_list import TaskFilter
 from agent.tasks.operator.operator import Operator
 from agent.tasks.read_models import listed_waits, task_list
+from agent.tasks.read_models.load import load_document
+from agent.tasks.read_models.task_documents import retried_words
 from agent.workflows.graph import RetryPolicy
 from tests.support.child_tasks import child_of, register
 from tests.support.engine import Hand, graph, other, step
@@ -292,3 +297,33 @@ def test_since_refuses_what_it_cannot_read(text: str) -> None:
     """The message names what can be written."""
     with pytest.raises(ValueError, match="2h or 7d"):
         task_list.parse_since(text, NOW)
+
+
+def test_a_failure_whose_retry_succeeded_is_no_failure_any_more(hand: Hand) -> None:
+    """It says as what it was retried, the last of the line; counts of failures leave it out."""
+    definition = graph(step("a"))
+
+    def counted() -> tuple[Any, ...]:
+        with hand.database.connect("reader") as connection, connection.snapshot():
+            glance = overview_document(connection, Settings(), hand.clock.now())["failed"]
+            load = load_document(connection, Settings(), hand.clock.now())
+            open_failures = health.open_counts(connection).get("failed", 0)
+            assert load["tasks"].get("failed", 0) - load["retried"] == open_failures
+            return glance["count"], open_failures, [task["id"] for task in glance["first"]]
+
+    first, other_task = hand.start(definition), hand.start(definition)
+    hand.fail("a", task_id=first)
+    hand.fail("a", task_id=other_task)
+    second = hand.operator.retry(first).task_id
+    hand.commit()
+    hand.fail("a", task_id=second)
+    third = hand.operator.retry(second).task_id
+    hand.commit()
+    assert counted() == (3, 3, [second, other_task, first])
+    listed = {task["id"]: task["retried_as"] for task in _page(hand)["tasks"]}
+    running = {"id": third, "status": "running"}
+    assert listed == {first: running, second: running, third: None, other_task: None}
+    hand.succeed("a", task_id=third)
+    assert counted() == (1, 1, [other_task])
+    assert retried_words(hand.document(first)) == f"retried as {third[-8:]} (succeeded)"
+    assert retried_words(hand.document(third)) == ""

@@ -41,7 +41,7 @@ def database_checks(database: "Database", connection: "Connection") -> Iterator[
         yield ("agent", "ok", f"running{which}")
     summary = ", ".join(
         f"{count} {terminal.activity_of(activity, is_served=holder is not None)}"
-        for activity, count in health.activity_counts(connection).items()
+        for activity, count in health.open_counts(connection).items()
     )
     yield ("tasks", "ok", summary or "none yet")
     for task_id, step, action in health.unknown_calls(connection):

@@ -199,6 +199,8 @@ def test_a_retry_says_what_runs_again_and_leads_to_the_new_task(
     old = visitor.get(f"/tasks/{task_id}").text
     assert f'href="/tasks/{retried}"' in old
     assert f'action="/tasks/{task_id}/retry"' not in old
+    for shown in (old, visitor.get("/tasks").text):
+        assert f'Retried as <a href="/tasks/{retried}">' in shown
 
 
 def test_a_fork_names_the_effects_that_it_repeats_and_takes_an_edited_input(
