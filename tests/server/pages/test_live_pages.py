@@ -165,6 +165,13 @@ def test_a_page_survives_a_restart_of_the_daemon(browser: Browser, tmp_path: Pat
                 page.goto("about:blank")
 
 
+@pytest.mark.parametrize("every", ["5", "soon", "²"])
+def test_a_stream_is_opened_whatever_its_interval(visitor: httpx.Client, every: str) -> None:
+    """What is no number asks for no messages."""
+    with visitor.stream("GET", "/live", params={"every": every}) as stream:
+        assert stream.status_code == 200
+
+
 def test_a_hidden_page_closes_its_stream(browser: Browser, running: Running) -> None:
     """Six open streams would block every further tab of a browser."""
     with viewing(browser, running) as viewer:

@@ -233,7 +233,9 @@ def test_a_backfill_is_shown_before_it_runs(visitor: httpx.Client) -> None:
     assert would_run.count("<li><time") == 3
     assert "Run them" in shown.text
     assert "neither a duration" in visitor.get(f"{path}?from=soon").text
-    assert "from 1 to 10,000" in visitor.get(f"{path}?from=3d&most=x").text
+    for wrong in ("x", "1,5", "1.000.000"):
+        assert "from 1 to 10,000" in visitor.get(f"{path}?from=3d&most={wrong}").text
+    assert "from 1 to 10,000" not in visitor.get(f"{path}?from=3d&most=1.000").text
     queued = send(visitor, f"{path}/backfill", **{"from": "3d", "to": "", "most": "1"})
     assert queued.status_code == 200
 

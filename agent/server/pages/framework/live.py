@@ -21,7 +21,7 @@ async def live(request: Request) -> Response:
     context.live_feed.check(grant)
     tasks = frozenset(request.query_params.getlist("task")[:_MAX_TASKS])
     every = request.query_params.get("every", "")
-    every_seconds = max(_MIN_SECONDS, float(every)) if every.isdigit() else None
+    every_seconds = max(_MIN_SECONDS, float(every)) if every.isdecimal() else None
     return StreamingResponse(
         context.live_feed.stream(tasks, every_seconds, grant, lambda: still_allowed(request)),
         media_type="text/event-stream",

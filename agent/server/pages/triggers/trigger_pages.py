@@ -1,6 +1,7 @@
 """Schedules and watchers: their firings, their next times, and commands on them."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -8,6 +9,7 @@ from starlette.responses import Response
 
 from agent.core.clock import Clock
 from agent.server.context import context_of
+from agent.server.pages.forms.schema_form import read_number
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import Form, PageRequest
@@ -131,16 +133,23 @@ def _dry_run(database: Database, trigger_id: str, query: Mapping[str, str]) -> D
 
 
 def _backfill(form: Mapping[str, str], *, dry_run: bool) -> TriggerRequest:
-    most = form.get("most", "").strip()
-    if most and not (most.isascii() and most.isdigit() and 1 <= int(most[:9]) <= 10_000):
-        raise Problem(422, "invalid", f"at most must be a number from 1 to 10,000, and is {most!r}")
     return TriggerRequest(
         "backfill",
         first=form.get("from") or None,
         last=form.get("to") or None,
-        most=int(most) if most else None,
+        most=_most(form.get("most", "").strip()),
         dry_run=dry_run,
     )
+
+
+def _most(text: str) -> int | None:
+    if not text:
+        return None
+    with suppress(ValueError):
+        number = read_number(text, is_whole=True)
+        if 1 <= number <= 10_000:
+            return int(number)
+    raise Problem(422, "invalid", f"at most must be a number from 1 to 10,000, and is {text!r}")
 
 
 @pages.action("/triggers/{trigger_id}/pause", scope="operate")
