@@ -39,7 +39,12 @@ def call(name: str, arguments: dict[str, Any]) -> str:
     if name == "die":
         os._exit(3)
     if name == "ask":
-        answer = ask({"message": "Which size?", "requestedSchema": SIZE})
+        answer = ask(
+            {
+                "message": "Which size?",
+                "requestedSchema": json.loads(os.environ.get("ASKS", "null")) or SIZE,
+            }
+        )
         return json.dumps(answer)
     if name == "hang":
         Path(f"{os.environ['DID']}.pid").write_text(str(os.getpid()), encoding="utf-8")

@@ -37,18 +37,19 @@ class Elicitations:
     def __init__(self) -> None:
         self._answers: Mapping[str, Json] = {}
         self._asked: dict[str, Json] = {}
-        self._problem: DefiniteFailure | None = None
+        self.problem: DefiniteFailure | None = None
+        """Why no person can answer a question of this call."""
 
     def begin(self, answers: Mapping[str, Json]) -> None:
         """Begin a call, with the answers to the questions of its earlier rounds."""
         self._answers = answers
-        self._asked, self._problem = {}, None
+        self._asked, self.problem = {}, None
 
     @property
     def asked(self) -> dict[str, Json]:
         """Unanswered questions of this call; raise `DefiniteFailure` if no person can answer them."""
-        if self._problem is not None:
-            raise self._problem
+        if self.problem is not None:
+            raise self.problem
         return self._asked
 
     async def __call__(self, context: Any, params: Any) -> "ElicitResult":
@@ -62,7 +63,7 @@ class Elicitations:
         try:
             request = question_of(params)
         except DefiniteFailure as error:
-            self._problem = error
+            self.problem = error
             return ElicitResult(action="cancel")
         key = request_hash(request)
         if (answer := self._answers.get(key)) is not None:
@@ -124,6 +125,10 @@ async def call_tool(
             request_state=state,
             allow_input_required=True,
         )
+        if elicitations.problem is not None and not isinstance(result, InputRequiredResult):
+            # The server has got the answer that its question was dismissed, and the tool may have acted.
+            content = _content(result)
+            return ToolContent(f"[{elicitations.problem}]\n{content.text}", content.parts)
         if isinstance(result, InputRequiredResult):
             responses, state = _responses(result, elicitations), result.request_state
         if elicitations.asked:

@@ -271,6 +271,18 @@ def test_a_servers_schema_of_results_stops_nothing(did: Path) -> None:
     assert answers(made)[1:] == [{"text": '{"n": 1}'}]
 
 
+def test_a_tool_that_goes_on_without_an_answer_has_acted(did: Path) -> None:
+    """It asked what no person can answer, was dismissed, and answered all the same."""
+    asked = {"type": "object", "properties": {"size": {"type": "nonsense"}}}
+    settings = stdio(did, ASKS=json.dumps(asked))
+    made = asking([uses(("it_ask", {"n": 1})), "done"], settings, ["ask"], effect="none")
+    assert run(made.attempt()) == Succeeded("done")
+    (answer,) = answers(made)[1:]
+    assert "is_error" not in answer
+    assert answer["text"].startswith("[the MCP server asks a question that no person can answer: ")
+    assert answer["text"].endswith('\n{"action": "cancel"}')
+
+
 def test_a_result_without_its_type_is_complete(did: Path) -> None:
     """The protocol of 2026 says so, of lists and of what tools answer."""
     made = asking(
