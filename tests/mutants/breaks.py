@@ -1405,6 +1405,13 @@ MUTANTS: Final = (
 """,
     ),
     Mutant(
+        "a job does not wait for its store",
+        "a step that is launched while the store of jobs is away uses up its attempts in seconds",
+        "agent/steps/executors/remote.py",
+        "context.calls.await_store(error.message)",
+        "str(error.message)",
+    ),
+    Mutant(
         "a job that never started can start late",
         "the agent gives a job up without keeping it from beginning, and retries it",
         "agent/steps/executors/job_watch.py",

@@ -7,7 +7,7 @@ from agent.steps.attempt.recorded_calls import replay
 from agent.steps.spec.registry import KINDS
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import RecordedCall
-from agent.steps.types.outcome import StepError
+from agent.steps.types.outcome import StepError, exhausted
 
 RECORDED_RESULT_ATTEMPTS: Final = 3
 """How many attempts after the last one may use the recorded results of the step's calls.
@@ -57,7 +57,7 @@ def attempts_exhausted_error(attempt_input: AttemptInput) -> StepError:
     error = attempt_input.last_error or {}
     last = f"; {error['message']}" if error.get("class") == "crash" else ""
     if any(call.status == CallStatus.UNKNOWN for call in attempt_input.calls):
-        text = f"attempts exhausted, outcome unknown{last}"
+        text = f"{exhausted(attempt_input.attempt - 1)}, outcome unknown{last}"
         return StepError("attempts_exhausted", "unknown", text)
-    text = f"attempts exhausted: all {attempt_input.attempt - 1} were used{last}"
+    text = f"{exhausted(attempt_input.attempt - 1)}{last}"
     return StepError("attempts_exhausted", "crash", text)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from agent.core import plain_json
-from agent.core.quick_classes.quick_dataclasses import dataclass, field
+from agent.core.quick_classes.quick_dataclasses import dataclass, field, replace
 from agent.core.waits import ChildRequest, Signal, Timer, UnknownCall
 from agent.steps.types.conversation import Exchange
 
@@ -15,6 +15,11 @@ Json = plain_json.Json
 
 TRUNCATED: Final = "truncated"
 """The key by which a response says that it is larger than the limit and not whole."""
+
+
+def exhausted(count: int) -> str:
+    """Say that all attempts of a step were used."""
+    return f"attempts exhausted: all {count} were used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,10 @@ class StepError:
     """Of a call: whether a retry is of no use."""
     command: str | None = None
     """The arguments of `agent` that go on from here, where `retry` would fail in the same way."""
+
+    def of_last_attempt(self, count: int) -> "StepError":
+        """Return this error as that of a step which has used all its attempts; of one attempt, as it is."""
+        return self if count < 2 else replace(self, message=f"{exhausted(count)}; {self.message}")
 
     def document(self, attempt: int) -> dict[str, Json]:
         """Return the error as it is stored and shown."""

@@ -167,7 +167,7 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
     """
     failures = step.failures + (0 if outcome.is_unknown else 1)
     if step.attempt >= step.max_attempts and not outcome.is_unknown:
-        transitions.fail(locked, step, outcome.error)
+        transitions.fail(locked, step, outcome.error.of_last_attempt(step.max_attempts))
         return
     policy = locked.definition(step).retry
     seconds = policy.delay_after(step.attempt, random_fraction(), outcome.delay_seconds)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.store.read import health
 from agent.store.read.activity import Activity
 from agent.store.read.task_list import TaskFilter
 from agent.tasks.read_models import task_list
@@ -62,6 +63,7 @@ def listed(bench: WorkBench) -> dict[str, list[str]]:
             rows = task_list.list_tasks(connection, TaskFilter(activities=(activity,)))
             assert {row["activity"] for row in rows} <= {activity}
             found[str(activity)] = sorted(row["workflow"] for row in rows)
+            assert health.activity_counts(connection).get(activity, 0) == len(rows)
     return found
 
 

@@ -1,6 +1,9 @@
 """How a task advances through its graph: order, fan-in, limits, conditions, failures."""
 
+import pytest
+
 from agent.steps.types.outcome import Returned, Succeeded
+from agent.workflows.graph import RetryPolicy
 from tests.support.engine import (
     FAILURE,
     RETRY,
@@ -111,6 +114,19 @@ def test_a_step_between_two_attempts_keeps_its_slot(hand: Hand) -> None:
     assert hand.names() == ["a"]
     hand.succeed("a")
     assert hand.names() == ["b"]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_an_error_says_that_all_attempts_were_used(hand: Hand, attempts: int) -> None:
+    """With their number, in the step's error and in the task's; one attempt is not worth the words."""
+    retry = RetryPolicy(max_attempts=attempts, delay_seconds=0, jitter=False)
+    task_id = hand.start(graph(step("a", retry=retry)))
+    for _ in range(attempts):
+        hand.settle({"a": RETRY})
+    document = hand.document(task_id)
+    used = "attempts exhausted: all 3 were used; " if attempts == 3 else ""
+    assert document["steps"][0]["error"]["message"] == f"{used}it does not work"
+    assert document["error"]["message"] == f"{used}it does not work"
 
 
 def test_a_false_condition_skips_the_step_and_its_dependents_run(engine: Engine) -> None:

@@ -30,7 +30,14 @@ from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.call_records import CallResult, RecordedCall
 from agent.steps.types.call_types import CallAnswer, Request
 from agent.steps.types.errors import Applied, DefiniteFailure, EndCallError
-from agent.steps.types.outcome import Failed, Json, Outcome, StepError, Waiting
+from agent.steps.types.outcome import (
+    Failed,
+    Json,
+    Outcome,
+    StepError,
+    Waiting,
+    exhausted,
+)
 
 
 class UnknownPolicy:
@@ -106,7 +113,7 @@ class UnknownPolicy:
         self._resolve(call, CallStatus.FAILED, error=error)
         if self._attempt_input.may_act:
             return None
-        text = f"attempts exhausted; {call.action} did not happen"
+        text = f"{exhausted(self._attempt_input.max_attempts)}; {call.action} did not happen"
         return Failed(StepError("attempts_exhausted", "remote", text))
 
     def _resolve(
