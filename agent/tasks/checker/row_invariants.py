@@ -10,7 +10,7 @@ from agent.core.waits import Child
 from agent.steps.process.processes import is_running
 from agent.store.read.audit.rows import AuditRows, StepFacts
 from agent.tasks.checker.violation import Finding
-from agent.tasks.state.isolation import HAS_RETURNED, IS_ISOLATED, MUST_BE_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, WAITS_FOR_STORE
 from agent.tasks.state.rows import NO_ITEM
 from agent.tasks.state.transitions import SKIPPED_BY_FAILURE
 from agent.workflows.graph import Graph
@@ -40,7 +40,7 @@ def check_steps(task: AuditRows, graph: Graph) -> Iterator[Finding]:
             yield Finding(
                 f"step {step.title} is called {definition.name} in the definition", step.title
             )
-        if step.alone not in (0, HAS_RETURNED) and definition.runs_elsewhere:
+        if step.alone not in (0, WAITS_FOR_STORE) and definition.runs_elsewhere:
             yield Finding(
                 f"step {step.title} runs in another process, which cannot end its worker,"
                 " and is blamed for a crash of one",

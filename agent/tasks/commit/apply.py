@@ -13,7 +13,6 @@ from agent.tasks.commit.scope import TxScope
 from agent.tasks.rules import advance, child_tasks, settlement, snapshots
 from agent.tasks.rules.budget_reservations import BudgetLocks, lock_budgets
 from agent.tasks.rules.state_writes import LockedState, change_of
-from agent.tasks.state.isolation import HAS_RETURNED
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
 
@@ -133,8 +132,8 @@ def _record(
     if entry.delay is not None:
         event = "step.delayed" if entry.delay else "step.proceeded"
         locked.emit(event, step, entry.delay or None)
-    if entry.has_returned:
-        step.alone = HAS_RETURNED
+    if entry.alone is not None:
+        step.alone = entry.alone
     return entry.intent is None or _intend(locked, step, entry, locks)
 
 

@@ -56,8 +56,8 @@ class JournalEntry:
     """Why the database refuses it, however often it is sent."""
     delay: dict[str, Json] | None = None
     """The value outside the database that the step waits for; empty when it waits no longer."""
-    has_returned: bool = False
-    """Whether the attempt is over: only what it leaves waits for the store."""
+    alone: int | None = None
+    """The step's isolation from now on (`state.isolation`), where that changes."""
     tries: int = 0
     """How often its task was locked by another transaction."""
     packed: PackedContent | None = None

@@ -23,7 +23,7 @@ from agent.tasks.rescue.failure_detector import has_process_ended
 from agent.tasks.rules import advance, row_writer
 from agent.tasks.state import transitions
 from agent.tasks.state.graph_cache import GraphCache, UnreadableError
-from agent.tasks.state.isolation import HAS_RETURNED, IS_ISOLATED, MUST_BE_ISOLATED
+from agent.tasks.state.isolation import IS_ISOLATED, MUST_BE_ISOLATED, WAITS_FOR_STORE
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import STEP_COLUMNS, TASK_COLUMNS, StepRow, TaskRow
 
@@ -57,8 +57,8 @@ def take_over(
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; so does a process on this machine that has ended. Otherwise an unknown effect is
     not decided before its own time is over. Any
-    step of a worker that `has_crashed` may be the cause, and runs isolated next time, unless its attempt
-    had returned and only its output waited for a store. Steps of tasks that other transactions hold, or
+    step of a worker that `has_crashed` may be the cause, and runs isolated next time, unless it
+    only waited for a store. Steps of tasks that other transactions hold, or
     whose definition cannot be read, are left for the next pass.
     """
     total = 0
@@ -83,7 +83,7 @@ def _steps_of(tx: Connection, owner: str, *, has_crashed: bool) -> list[str]:
     """
     owned = reads.owned_steps(tx, owner)
     isolated = {task_id for _, task_id, alone in owned if alone == IS_ISOLATED}
-    running = sum(alone != HAS_RETURNED for *_, alone in owned)
+    running = sum(alone != WAITS_FOR_STORE for *_, alone in owned)
     if has_crashed and isolated and running > 1:
         if len(reads.lock_tasks(tx, ("id",), list(isolated))) < len(isolated):
             return []
@@ -139,8 +139,8 @@ class _Cause:
 
     def error(self, step: StepRow) -> StepError:
         """Return why an attempt is lost; a crash while it ran isolated is the step's own."""
-        if step.alone == HAS_RETURNED:
-            return StepError("lost", "crash", "its worker ended before a store took its output")
+        if step.alone == WAITS_FOR_STORE:
+            return StepError("lost", "crash", "its worker ended while it waited for a store")
         if not self.has_crashed:
             return StepError("lost", "crash", "its worker ended")
         if step.alone != IS_ISOLATED:
@@ -170,7 +170,7 @@ def _rescue(
         definition = locked.definition(step)
         delay = definition.retry.delay_after(step.attempt, random_fraction())
         wake_at = locked.now + int(delay * SECOND)
-        is_suspect = step.alone != HAS_RETURNED and not definition.runs_elsewhere
+        is_suspect = step.alone != WAITS_FOR_STORE and not definition.runs_elsewhere
         must_isolate = cause.has_crashed and is_suspect
         transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=must_isolate)
 

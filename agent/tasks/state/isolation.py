@@ -12,8 +12,8 @@ MUST_BE_ISOLATED: Final = 1
 """Its last attempt was lost in a crash."""
 IS_ISOLATED: Final = 2
 """It was claimed with nothing beside it; only a running step has this."""
-HAS_RETURNED: Final = 3
-"""Its attempt is over and its output waits for a store: it can take no worker down. Only a running step has this."""
+WAITS_FOR_STORE: Final = 3
+"""No code of it runs: it waits for a store, before its attempt or after it. Only a running step has this."""
 
 
 class Isolation:

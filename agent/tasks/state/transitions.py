@@ -22,10 +22,10 @@ from agent.core.waits import Child, Wait, Work
 from agent.steps.types.outcome import StepError
 from agent.tasks.state import pauses
 from agent.tasks.state.isolation import (
-    HAS_RETURNED,
     IS_ISOLATED,
     MUST_BE_ISOLATED,
     NOT_ISOLATED,
+    WAITS_FOR_STORE,
 )
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.pauses import Pause
@@ -54,7 +54,7 @@ def _move(
         step.claim_turn = None
         if step.alone == IS_ISOLATED:
             step.alone = MUST_BE_ISOLATED
-        elif step.alone == HAS_RETURNED:
+        elif step.alone == WAITS_FOR_STORE:
             step.alone = NOT_ISOLATED
         if step.process_id is not None:
             step.process_id = None
@@ -197,10 +197,10 @@ def lose(
 ) -> None:
     """Rescue a step whose attempt is lost: it is pending again; the results of its calls are unknown.
 
-    An attempt that had returned costs none: the step gets one more.
+    One that only waited for a store does not count: the step gets one more.
     """
     document = error.document(step.attempt)
-    if step.alone == HAS_RETURNED:
+    if step.alone == WAITS_FOR_STORE:
         step.max_attempts = step.max_attempts + 1
     _move(locked, step, "step.lost", {"reason": error.message})
     step.attempt = step.attempt + 1

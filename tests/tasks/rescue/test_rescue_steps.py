@@ -15,6 +15,7 @@ from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules import row_writer
 from agent.tasks.state.graph_cache import GraphCache
+from agent.tasks.state.isolation import WAITS_FOR_STORE
 from agent.tasks.worker.attempts import claim_of
 from tests.support.definitions import unreadable
 from tests.support.engine import Hand, HandClock, graph, step
@@ -160,7 +161,7 @@ def test_a_step_that_has_returned_loses_no_attempt_to_crashes(checked: Database)
             hand.commit(may_isolate=False, slots=1)
             assert hand.names() == ["innocent"]
         claimed = hand.claimed("innocent")
-        waits = JournalEntry(claim_of(claimed), claimed.graph, delay={}, has_returned=True)
+        waits = JournalEntry(claim_of(claimed), claimed.graph, delay={}, alone=WAITS_FOR_STORE)
         # What has returned does not run any more: the other one may be isolated beside it.
         hand.commit(Batch(entries=[waits]), running=0)
         assert hand.names() == ["innocent", "poison"]

@@ -24,11 +24,16 @@ class Downloads:
     def __init__(
         self,
         outages: Outages,
+        prepare: Callable[[str], Awaitable[None]],
         supply: Callable[[str, bytes | None], Awaitable[None]],
         record_delay: Callable[[str, str], None],
     ) -> None:
-        """`supply` passes a value on; `record_delay` records a failure for the steps that wait."""
+        """`supply` passes a value on, `prepare` is called before that.
+
+        `record_delay` records a failure for the steps that wait.
+        """
         self._outages = outages
+        self._prepare = prepare
         self._supply = supply
         self._record_delay = record_delay
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -68,5 +73,7 @@ class Downloads:
                 await self._outages.until_next_try(address)
             else:
                 break
+        # Until then it counts as under way, and is not downloaded again.
+        await self._prepare(address)
         self._tasks.pop(address, None)
         await self._supply(address, content)

@@ -3,18 +3,19 @@
 Everything here runs in the worker's loop, except for what it passes to the database thread.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
 from agent.core.thread_bridge import ThreadBridge
-from agent.steps.types.attempt_input import AttemptInput
-from agent.steps.types.outcome import Returned
+from agent.steps.types.outcome import Json, Returned
 from agent.store.artifacts.blobs import store_of
 from agent.tasks.commit.batch import CommitResult, Completion, JournalEntry
 from agent.tasks.commit.blocked_steps import BlockedStep
 from agent.tasks.commit.committer import Committer, PollResult
 from agent.tasks.rules.settlement import Claim
-from agent.tasks.worker.attempts import RecordQueue, claim_of
+from agent.tasks.state.isolation import NOT_ISOLATED, WAITS_FOR_STORE
+from agent.tasks.worker.attempts import RecordQueue
 from agent.tasks.worker.health import Health
 from agent.tasks.worker.large_values.downloads import Downloads
 from agent.tasks.worker.large_values.outages import Outages
@@ -44,7 +45,11 @@ class ExternalValues:
         self._wake = wake
         outages = Outages(committer.database, health)
         self._uploads = Uploads(outbox, outages, url, wake) if url else None
-        self._downloads = Downloads(outages, self._supply, self._record_delay)
+        self._downloads = Downloads(outages, self._prepare, self._supply, self._record_delay)
+        self._arrived: set[str] = set()
+        """Addresses whose values were downloaded, and are wanted still."""
+        self._recording: dict[JournalEntry, asyncio.Future[None]] = {}
+        """Entries after whose commit a value may be supplied."""
         self._delayed: set[str] = set()
         """Steps with a `step.delayed` event that no `step.proceeded` has followed."""
 
@@ -106,11 +111,14 @@ class ExternalValues:
             for entry, is_recorded in committed.result.journaled:
                 if is_recorded:
                     self._uploads.note_recorded(entry)
-        if self._delayed:
-            for attempt_input in committed.attempts:
-                self._record_proceeding(attempt_input)
+        if self._recording:
+            for entry, _ in committed.result.journaled:
+                if entry in self._recording:
+                    self._recording.pop(entry).set_result(None)
         if self._blocked.steps or self._downloads.is_busy:
-            self._downloads.fetch(self._blocked.wanted)
+            wanted = self._blocked.wanted
+            self._arrived &= wanted
+            self._downloads.fetch(wanted)
 
     async def note_poll(self, poll: PollResult) -> bool:
         """Drop blocked steps whose claims are gone; return those of failing tasks unstarted.
@@ -142,6 +150,26 @@ class ExternalValues:
             for completion in completions:
                 self._outbox.add_completion(completion)
 
+    async def _prepare(self, address: str) -> None:
+        """Before a value is supplied: record of the steps that then start that their delay is over.
+
+        From then on a crash may be theirs, so that must be on record before their code runs.
+        """
+        self._arrived.add(address)
+        there = self._arrived | self._blocked.fetched.contents.keys()
+        entries = []
+        for blocked in self._blocked.steps:
+            if blocked.step.id in self._delayed and blocked.missing <= there:
+                self._delayed.discard(blocked.step.id)
+                entries.append(_delay_entry(blocked, {}, NOT_ISOLATED))
+        loop = asyncio.get_running_loop()
+        for entry in entries:
+            self._recording[entry] = loop.create_future()
+            self._outbox.add_entry(entry)
+        if entries:
+            self._wake()
+            await asyncio.gather(*(self._recording[entry] for entry in entries))
+
     async def _supply(self, address: str, content: bytes | None) -> None:
         """Pass a downloaded value to the steps that wait for it."""
         await self._thread.run(lambda: self._committer.supply(address, content))
@@ -152,22 +180,18 @@ class ExternalValues:
         for blocked in self._blocked.steps:
             if address in blocked.missing and blocked.step.id not in self._delayed:
                 self._delayed.add(blocked.step.id)
-                delay = {"store": store_of(address), "error": message}
-                self._outbox.add_entry(
-                    JournalEntry(blocked.claim, blocked.locked.graph, delay=delay)
-                )
+                delay: dict[str, Json] = {"store": store_of(address), "error": message}
+                self._outbox.add_entry(_delay_entry(blocked, delay, WAITS_FOR_STORE))
                 self._wake()
-
-    def _record_proceeding(self, attempt_input: AttemptInput) -> None:
-        if attempt_input.step_id in self._delayed:
-            self._delayed.discard(attempt_input.step_id)
-            self._outbox.add_entry(
-                JournalEntry(claim_of(attempt_input), attempt_input.graph, delay={})
-            )
-            self._wake()
 
     async def _abandon(self, step_ids: Collection[str]) -> list[BlockedStep]:
         if not step_ids:
             return []
         self._delayed.difference_update(step_ids)
         return await self._thread.run(lambda: self._blocked.abandon(step_ids))
+
+
+def _delay_entry(blocked: BlockedStep, delay: dict[str, Json], alone: int) -> JournalEntry:
+    """Return the record of a delay; an isolated step stays isolated, since nothing starts beside it."""
+    kept = None if blocked.is_isolated else alone
+    return JournalEntry(blocked.claim, blocked.locked.graph, delay=delay, alone=kept)

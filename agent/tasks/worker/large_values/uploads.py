@@ -19,6 +19,7 @@ from agent.store.db.database import StoreError
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.large_values import large_content
 from agent.tasks.rules.settlement import Claim
+from agent.tasks.state.isolation import WAITS_FOR_STORE
 from agent.tasks.worker.large_values.outages import Outages
 from agent.tasks.worker.outbox import Outbox
 
@@ -79,7 +80,7 @@ class Uploads:
     def note_recorded(self, entry: JournalEntry) -> None:
         """Note that an entry of this attempt is committed."""
         key = _key(entry.claim)
-        if entry.has_returned and self._has_completion(key):
+        if entry.alone == WAITS_FOR_STORE and self._has_completion(key):
             self._returned.add(key)
 
     def _has_completion(self, key: _Key) -> bool:
@@ -210,7 +211,8 @@ class Uploads:
         """Record the value that the step waits for, or that it no longer waits; and whether its attempt is over."""
         has_returned = self._has_completion(_key(held.claim))
         if delay is not None or has_returned:
-            entry = JournalEntry(held.claim, held.graph, delay=delay, has_returned=has_returned)
+            alone = WAITS_FOR_STORE if has_returned else None
+            entry = JournalEntry(held.claim, held.graph, delay=delay, alone=alone)
             self._outbox.add_entry(entry)
             self._wake()
 

@@ -189,6 +189,37 @@ def test_an_unreadable_value_delays_only_the_steps_that_need_it(engine: Engine, 
     assert engine.wait(task_id, "succeeded")["output"]["size"] == len(LARGE)
 
 
+def test_a_step_that_waits_for_two_values_is_on_record_until_it_starts(engine: Engine) -> None:
+    """A crash meanwhile is not its own; one that comes with its first line is."""
+    seen: list[Any] = []
+
+    def look(a: Any, b: Any) -> int:
+        with engine.database.connect("reader") as connection:
+            seen.extend(connection.query("SELECT alone FROM steps WHERE name = 'both'"))
+        return sum(1 for _ in a) + sum(1 for _ in b)
+
+    # A function of a module is loaded once: each run of this test has its own.
+    setattr(_values, f"look{id(engine)}", look)
+    given = {"a": "{{ steps.a.output }}", "b": "{{ steps.b.output }}"}
+    config = {"call": f"outage_values_under_test:look{id(engine)}", "with": given}
+    task_id = engine.submit(
+        graph(
+            give("a", LARGE),
+            give("b", LARGE + "x"),
+            other("go", "wait", config={"signal": "go"}),
+            other("both", "python", config=config, after=["a", "b", "go"]),
+        )
+    )
+    for name, status in (("go", "waiting"), ("a", "succeeded"), ("b", "succeeded")):
+        engine.wait_step(task_id, name, status)
+    with faulty_store.broken("raises"):
+        engine.operator.signal(task_id, "go")
+        eventually(lambda: engine.rows("SELECT alone FROM steps WHERE name = 'both'") == [(3,)])
+    engine.wait(task_id, "succeeded")
+    assert seen == [(0,)]
+    assert engine.types(task_id, "both").count("step.delayed") == 1
+
+
 def test_a_task_can_be_canceled_while_its_step_waits_for_a_value(engine: Engine) -> None:
     """Its step is dropped, and does not start when the store is back."""
     task_id = engine.submit(
