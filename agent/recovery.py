@@ -17,6 +17,7 @@ import structlog
 from agent.approvals import expiry
 from agent.config.models import BudgetSettings
 from agent.core.clock import CLOCK_ERROR_US, Clock
+from agent.steps.attempt.services import Limits
 from agent.store.db.database import Connection, Database
 from agent.store.engine import reads, trigger_rows, workers
 from agent.tasks.errors import NotFoundError, RefusedError
@@ -51,7 +52,7 @@ class Recovered:
         return not (self.steps or self.calls or self.processes or self.children or self.approvals)
 
 
-def recover(database: Database, clock: Clock) -> Recovered:
+def recover(database: Database, clock: Clock, limits: Limits | None = None) -> Recovered:
     """Repair the state that dead workers left.
 
     On SQLite the caller holds the daemon's lock, so every worker on record is dead. On PostgreSQL
@@ -69,7 +70,7 @@ def recover(database: Database, clock: Clock) -> Recovered:
         owners = workers.dead_owners(connection)
         recovered.processes = orphan_processes.end(connection, owners)
         recovered.steps = take_over(
-            connection, graphs, clock, owners, is_process_gone=database.is_sqlite
+            connection, graphs, clock, owners, is_process_gone=database.is_sqlite, limits=limits
         )
     recovered.children = peer_takeover.cancel_orphans(database, Operator(database, clock))
     if not recovered.is_empty:

@@ -264,7 +264,8 @@ def test_a_remote_is_not_asked_before_the_call_expires(dying: Dying) -> None:
     intent = intent_of(claimed, dying.clock.now(), on_unknown="reconcile")
     dying.note(claimed, intent=intent)
     assert dying.die().steps == 1
-    assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
+    ((expires_at,),) = dying.rows("SELECT expires_at FROM tool_calls")
+    assert expires_at >= intent.expires_at
 
 
 def test_an_unknown_call_of_a_silent_worker_waits_for_its_expiry(dying: Dying) -> None:
@@ -277,7 +278,8 @@ def test_an_unknown_call_of_a_silent_worker_waits_for_its_expiry(dying: Dying) -
     taken = [peer_takeover.watch(survivor.committer, liveness, float(now))[0] for now in range(10)]
     assert sum(taken) == 1
     assert dying.row(task_id, "send", "status, attempt") == ("pending", 2)
-    assert dying.rows("SELECT expires_at FROM tool_calls") == [(intent.expires_at,)]
+    ((expires_at,),) = dying.rows("SELECT expires_at FROM tool_calls")
+    assert expires_at >= intent.expires_at
     survivor.close()
 
 

@@ -94,8 +94,7 @@ class StepSettings(Section):
         default=60.0,
         ge=0.1,
         le=86_400,
-        description="How long a request of `http`, or a use of a tool by an agent, may take where neither it"
-        " nor its step has a timeout.",
+        description="How long one call may take where neither it nor its step has a timeout.",
     )
     attempt_seconds: float = Field(
         default=3600.0,

@@ -74,7 +74,7 @@ async def serve(
     tail = EventTail(database)
     # Before the recovery pass, so that listeners and metrics see its events too.
     first_position = await startup_retry.with_retries(tail.open, is_idempotent=True)
-    await startup_retry.recover(database)
+    await startup_retry.recover(database, bootstrap.limits_of(settings))
     worker = bootstrap.build_worker(settings, database)
     server = _open_server(settings, database, worker, first_position) if has_api else None
     url = None if server is None else server.url

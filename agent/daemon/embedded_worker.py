@@ -53,7 +53,7 @@ class EmbeddedWorker:
             self._has_started.set()
 
     async def _serve(self) -> None:
-        await startup_retry.recover(self._database)
+        await startup_retry.recover(self._database, self._worker.services.limits)
         self._loop = asyncio.get_running_loop()
         self._has_started.set()
         with watchdog.watching(self._worker.blocks):

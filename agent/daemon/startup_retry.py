@@ -14,6 +14,7 @@ import structlog
 from agent import bootstrap, recovery
 from agent.config.settings import Settings
 from agent.core.backoff import Backoff
+from agent.steps.attempt.services import Limits
 from agent.store.db.database import CommitUnknownError, Database, StoreError
 from agent.store.db.dialect import Fault
 from agent.store.schema.migrate import OlderWorkersError
@@ -64,9 +65,11 @@ async def with_retries(work: Callable[[], Result], *, is_idempotent: bool) -> Re
             await asyncio.sleep(_pause_after(error, backoff))
 
 
-async def recover(database: Database) -> None:
+async def recover(database: Database, limits: Limits | None = None) -> None:
     """Run the recovery pass; run it again if it was interrupted."""
-    await with_retries(lambda: recovery.recover(database, database.clock), is_idempotent=True)
+    await with_retries(
+        lambda: recovery.recover(database, database.clock, limits), is_idempotent=True
+    )
 
 
 def _pause_after(error: StoreError, backoff: Backoff) -> float:

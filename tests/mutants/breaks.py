@@ -82,9 +82,9 @@ MUTANTS: Final = (
     Mutant(
         "a call without a timeout ends before its attempt",
         "the command of a frozen worker and that of its successor run side by side",
-        "agent/steps/attempt/context.py",
-        "seconds = timeout or time_limit_of(self.attempt_input, self.services).seconds",
-        "seconds = timeout or self.attempt_input.step.timeout_seconds or limits.call_seconds",
+        "agent/tasks/rescue/rescue_steps.py",
+        "call_rows.extend_calls(tx, ends, int(limits.call_seconds * SECOND))",
+        "pass",
     ),
     Mutant(
         "an unknown call is decided before it expires",

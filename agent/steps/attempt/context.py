@@ -13,7 +13,6 @@ from agent.steps.attempt.recorded_calls.calls import Calls, Prepare
 from agent.steps.attempt.secrets import Secrets, ValuePath
 from agent.steps.attempt.services import Services
 from agent.steps.attempt.state_access import StateAccess
-from agent.steps.attempt.time_limit import time_limit_of
 from agent.steps.types.attempt_input import AttemptInput, RevokedError, Signals
 from agent.steps.types.call_records import Spend
 from agent.steps.types.call_types import Call, CallAnswer, MeasuredResponse, Reconcile, Request
@@ -181,13 +180,9 @@ class ContextFacts:
         return "reconcile" if reconcile else "ask"
 
     def _call_seconds(self, timeout: float | None) -> float:
-        """Return after which time a call has ended, whatever became of its worker.
-
-        Without a timeout of its own a call may take as long as its attempt.
-        """
-        limits = self.services.limits
-        seconds = timeout or time_limit_of(self.attempt_input, self.services).seconds
-        return seconds or max(limits.call_seconds, limits.attempt_seconds)
+        """Return the own time of a call. Where its worker falls silent, a rescue makes it longer."""
+        step = self.attempt_input.step
+        return timeout or step.timeout_seconds or self.services.limits.call_seconds
 
 
 class StepContext(ContextFacts):

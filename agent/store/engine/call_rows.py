@@ -144,6 +144,20 @@ def begin_now(tx: Connection, task_id: str, after: int, now: int) -> None:
     )
 
 
+@cache
+def _extend_calls(sql: Sql) -> str:
+    return (
+        f"UPDATE tool_calls SET expires_at = r.until FROM {sql.rows(id='text', attempt='int', until='int')}"
+        " WHERE tool_calls.step_id = r.id AND tool_calls.attempt = r.attempt"
+        " AND tool_calls.expires_at - tool_calls.send_by = :own AND tool_calls.expires_at < r.until"
+    )
+
+
+def extend_calls(tx: Connection, ends: Sequence[Sequence[object]], own_us: int) -> None:
+    """Extend the time of (step, attempt, until) for the calls that have this default as their own."""
+    tx.defer(_extend_calls(tx.sql), rows=set_of(ends), own=own_us)
+
+
 def find_call(tx: Connection, call_id: str) -> tuple[str, str | None, str, int] | None:
     """Return (action, request, idempotency key, created_at) of a call."""
     rows = tx.query(

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from agent.core.backoff import Backoff
+from agent.steps.attempt.services import Limits
 from agent.store.db.database import Database, StoreError
 from agent.store.engine import task_rows, workers
 from agent.tasks.commit.committer import Committer
@@ -39,7 +40,12 @@ class WatchResult(NamedTuple):
     """How many workers were declared dead."""
 
 
-def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> WatchResult:
+def watch(
+    committer: Committer,
+    detector: FailureDetector,
+    monotonic: float,
+    limits: Limits | None = None,
+) -> WatchResult:
     """Declare silent workers dead and take over the steps of dead ones."""
     connection, clock = committer.connection, committer.clock
     if committer.database.keep_clock(connection):
@@ -62,7 +68,9 @@ def watch(committer: Committer, detector: FailureDetector, monotonic: float) -> 
         orphan_processes.end(
             connection, (), min(orphan_processes.GRACE_SECONDS, detector.lease_seconds / 6)
         )
-    steps = take_over(connection, committer.graphs, clock, owners, is_process_gone=False)
+    steps = take_over(
+        connection, committer.graphs, clock, owners, is_process_gone=False, limits=limits
+    )
     return WatchResult(steps, deaths)
 
 

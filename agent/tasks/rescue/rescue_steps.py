@@ -16,6 +16,8 @@ from agent.core.clock import SECOND, Clock
 from agent.core.ids import random_fraction
 from agent.core.state_machine import CallStatus, StepStatus
 from agent.steps.attempt.recorded_calls.replay import BAD_RESPONSE
+from agent.steps.attempt.services import Limits
+from agent.steps.spec.registry import KINDS
 from agent.steps.types.outcome import TRUNCATED, StepError
 from agent.store.db.database import Connection
 from agent.store.engine import call_rows, reads, workers
@@ -51,12 +53,13 @@ def take_over(
     *,
     is_process_gone: bool,
     has_crashed: bool = True,
+    limits: Limits | None = None,
 ) -> int:
     """Rescue all steps of dead workers, some in each transaction; return how many.
 
     `is_process_gone` says that the workers' processes have surely ended, so nothing that they began
     is still under way; so does a process on this machine that has ended. Otherwise an unknown effect is
-    not decided before its own time is over. Any
+    not decided before its own time is over, which by the worker's `limits` lasts as long as its attempt may. Any
     step of a worker that `has_crashed` may be the cause, and runs isolated next time, unless it
     only waited for a store. Steps of tasks that other transactions hold, or
     whose definition cannot be read, are left for the next pass.
@@ -64,7 +67,7 @@ def take_over(
     total = 0
     for owner in owners:
         is_gone = is_process_gone or has_process_ended(connection, owner)
-        cause = _Cause(is_gone, has_crashed)
+        cause = _Cause(is_gone, has_crashed, limits or Limits())
         with connection.transaction():
             step_ids = _steps_of(connection, owner, has_crashed=has_crashed)
         for first in range(0, len(step_ids), MAX_STEPS_AT_ONCE):
@@ -136,6 +139,7 @@ class _Cause:
 
     is_process_gone: bool
     has_crashed: bool
+    limits: Limits
 
     def error(self, step: StepRow) -> StepError:
         """Return why an attempt is lost; a crash while it ran isolated is the step's own."""
@@ -157,6 +161,8 @@ def _rescue(
         unknown.setdefault(step_id, []).append(tuple(call))
     if cause.is_process_gone and unknown:
         call_rows.expire_calls(tx, list(unknown), next(iter(locked_tasks.values())).now)
+    if not cause.is_process_gone and unknown:
+        _extend_calls(tx, locked_tasks, [step for step in lost if step.id in unknown], cause.limits)
     for step in lost:
         locked = locked_tasks[step.task_id]
         assert step.status == StepStatus.RUNNING
@@ -173,6 +179,24 @@ def _rescue(
         is_suspect = step.alone != WAITS_FOR_STORE and not definition.runs_elsewhere
         must_isolate = cause.has_crashed and is_suspect
         transitions.lose(locked, step, wake_at, cause.error(step), must_isolate=must_isolate)
+
+
+def _extend_calls(
+    tx: Connection, locked_tasks: dict[str, LockedTask], steps: list[StepRow], limits: Limits
+) -> None:
+    """Extend the own time of calls without a timeout: a silent worker's command may still run."""
+    ends = []
+    for step in steps:
+        locked = locked_tasks[step.task_id]
+        definition, kind = locked.definition(step), KINDS.get(locked.definition(step).kind)
+        if kind is None or not kind.runs_code or definition.timeout_seconds is not None:
+            continue
+        budget_seconds = (definition.budget or {}).get("time_seconds") or 0
+        seconds = max(limits.attempt_seconds, locked.graph.timeout_seconds or 0, budget_seconds)
+        end = (step.started_at or locked.now) + int(seconds * SECOND)
+        ends.append([step.id, step.attempt, locked.task.deadline or end])
+    if ends:
+        call_rows.extend_calls(tx, ends, int(limits.call_seconds * SECOND))
 
 
 def _apply_recorded(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from agent.core.clock import Clock
 from agent.core.thread_bridge import ThreadBridge
+from agent.steps.attempt.services import Limits
 from agent.tasks.commit.committer import Committer
 from agent.tasks.rescue import peer_takeover
 from agent.tasks.rescue.failure_detector import FailureDetector
@@ -18,6 +19,7 @@ class PeerWatch:
         thread: ThreadBridge,
         clock: Clock,
         lease_seconds: float,
+        limits: Limits,
         *,
         is_only_worker: bool,
     ) -> None:
@@ -26,6 +28,7 @@ class PeerWatch:
         self._clock = clock
         self._interval_seconds = lease_seconds / 4
         self._detector = FailureDetector(lease_seconds)
+        self._limits = limits
         self._is_only_worker = is_only_worker
         self._last_check = 0.0
 
@@ -47,7 +50,9 @@ class PeerWatch:
         if self._is_only_worker:
             return False
         watched = await self._thread.run(
-            lambda: peer_takeover.watch(self._committer, self._detector, self._clock.monotonic())
+            lambda: peer_takeover.watch(
+                self._committer, self._detector, self._clock.monotonic(), self._limits
+            )
         )
         if watched.deaths or watched.steps:
             peer_takeover.cancel_orphans_soon(self._committer, on_other_commit)

@@ -117,6 +117,7 @@ class Worker:
             self.database_thread,
             self.clock,
             settings.lease_seconds,
+            limits,
             is_only_worker=database.is_sqlite if is_only_worker is None else is_only_worker,
         )
         self._polls = PollSchedule(settings.poll_seconds, settings.lease_seconds)

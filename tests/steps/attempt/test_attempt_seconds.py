@@ -31,12 +31,6 @@ async def soon() -> str:
     return "done"
 
 
-async def call_once(ctx: Any) -> str:
-    """Make one call, without a timeout of its own."""
-    answer: str = await ctx.call("pay", {}, lambda: "paid")
-    return answer
-
-
 def is_default(outcome: Outcome) -> bool:
     """Whether an attempt was ended by the default, and says so."""
     text = "the attempt took longer than 0.2 s ([steps] attempt_seconds; set timeout: on the step)"
@@ -92,36 +86,6 @@ def test_the_time_of_the_workflow_or_of_a_budget_goes_before_the_default() -> No
         own = python(soon, limits=SHORT, options={"budget": budget})
         own.claim = {"deadline": own.clock.now() + 60 * SECOND}
         assert run(own.attempt()) == Succeeded("done")
-
-
-@pytest.mark.parametrize(
-    ("options", "deadline", "seconds"),
-    [
-        ({}, None, 1800),
-        ({"timeout_seconds": 90.0}, None, 90),
-        ({"has_no_timeout": True}, None, 1800),
-        ({}, 7200, 7200),
-    ],
-)
-def test_a_lost_effect_may_last_as_long_as_its_attempt(
-    options: dict[str, Any], deadline: int | None, seconds: int
-) -> None:
-    """Before its own time is over nothing follows it: its worker may be frozen, and its command run."""
-    for trial in (
-        Trial("shell", {"argv": ["true"]}, options, limits=Limits(attempt_seconds=1800)),
-        python(
-            call_once,
-            config={"effect": "none"},
-            options=options,
-            limits=Limits(attempt_seconds=1800),
-        ),
-    ):
-        if deadline is not None:
-            trial.task = {"deadline": trial.clock.now() + deadline * SECOND}
-        assert isinstance(run(trial.attempt()), Succeeded)
-        ((_, intent),) = trial.journal.intents
-        own = (intent.expires_at - intent.send_by) / SECOND
-        assert own == pytest.approx(seconds, abs=30)
 
 
 def test_every_kind_is_bounded_or_only_waits() -> None:

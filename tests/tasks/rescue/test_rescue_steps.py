@@ -8,6 +8,7 @@ import pytest
 
 from agent.core.clock import SECOND
 from agent.core.waits import Timer
+from agent.steps.attempt.services import Limits
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
 from agent.store.engine import reads, workers
@@ -178,28 +179,44 @@ def test_a_step_that_has_returned_loses_no_attempt_to_crashes(checked: Database)
     hand.close()
 
 
-@pytest.mark.parametrize("where", ["here", "elsewhere", "before the boot"])
-def test_an_effect_is_decided_at_once_where_its_process_has_surely_ended(
-    checked: Database, where: str
-) -> None:
-    """A worker of this machine whose process is gone; of any other nothing is known."""
-    hand = Hand(checked)
-    task_id = hand.start(graph(step("pay")))
+def take_over_paid(hand: Hand, timeout: float | None, call_seconds: float, **worker: Any) -> float:
+    """Lose a step in mid-effect with a dead worker; return how long the effect counts as under way."""
+    task_id = hand.start(graph(step("pay", timeout_seconds=timeout)))
     intend(hand, hand.claimed("pay"))
+    with hand.database.connect("writer") as tx, tx.transaction():
+        own = "UPDATE tool_calls SET expires_at = send_by + :own"
+        tx.execute(own, own=int(call_seconds * SECOND))
+        facts = {"host": "another", "process_id": 1, "process_started": "00000000:1"} | worker
+        sql = "UPDATE workers SET host = :host, process_id = :process_id,"
+        tx.execute(f"{sql} process_started = :process_started, dead = 1", **facts)
+    owner, limits = hand.committer.worker_id, Limits(call_seconds=60, attempt_seconds=1800)
+    with hand.database.connect("writer") as tx:
+        rescue_steps.take_over(
+            tx, GraphCache(), hand.clock, [owner], is_process_gone=False, limits=limits
+        )
+    ((expires_at, send_by),) = hand.rows("SELECT expires_at, send_by FROM tool_calls")
+    assert hand.statuses(task_id) == {"pay": "pending"}
+    return float((expires_at - send_by) / SECOND)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "call_seconds", "own"), [(None, 60, 1800), (None, 5, 5), (90, 90, 90)]
+)
+def test_an_effect_of_a_silent_worker_may_last_as_long_as_its_attempt(
+    hand: Hand, timeout: float | None, call_seconds: float, own: float
+) -> None:
+    """Unless it has a timeout of its own: the worker may be frozen, and its command run."""
+    assert take_over_paid(hand, timeout, call_seconds) == pytest.approx(own, abs=5)
+
+
+@pytest.mark.parametrize("boot", ["this", "an earlier"])
+def test_an_effect_is_decided_at_once_where_its_process_has_surely_ended(
+    hand: Hand, boot: str
+) -> None:
+    """That of a worker of this machine, since it was started; of any other nothing is known."""
     ((started,),) = hand.rows("SELECT process_started FROM workers")
     gone = subprocess.Popen(["true"])
     gone.wait()
-    host = "another" if where == "elsewhere" else socket.gethostname()
-    boot = "00000000:" if where == "before the boot" else started.partition(":")[0] + ":"
-    with checked.connect("writer") as tx, tx.transaction():
-        later = hand.clock.now() + 3600 * SECOND
-        tx.execute("UPDATE tool_calls SET expires_at = :later", later=later)
-        sql = "UPDATE workers SET host = :host, process_id = :id, process_started = :started, dead = 1"
-        tx.execute(sql, host=host, id=gone.pid, started=f"{boot}1")
-        owner = hand.committer.worker_id
-    with checked.connect("writer") as tx:
-        rescue_steps.take_over(tx, GraphCache(), hand.clock, [owner], is_process_gone=False)
-    ((expires_at,),) = hand.rows("SELECT expires_at FROM tool_calls")
-    assert (expires_at < later) == (where == "here")
-    assert hand.statuses(task_id) == {"pay": "pending"}
-    hand.close()
+    started = f"{started.partition(':')[0] if boot == 'this' else '00000000'}:1"
+    here = {"host": socket.gethostname(), "process_id": gone.pid, "process_started": started}
+    assert (take_over_paid(hand, None, 60, **here) < 10) == (boot == "this")
