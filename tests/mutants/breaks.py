@@ -1602,4 +1602,25 @@ MUTANTS: Final = (
         'scope="approve"',
         'scope="operate"',
     ),
+    Mutant(
+        "a waiting claim does not look at its token",
+        "a worker whose token was revoked gets new work",
+        "agent/server/routes/work.py",
+        "    return await while_allowed(lambda: still_allowed(request), claiming)",
+        "    return await claiming",
+    ),
+    Mutant(
+        "a late body does not look at its token",
+        "a command takes effect whose token was revoked before it was complete",
+        "agent/server/requests/request_guard.py",
+        "if self.is_complete and not self._holds():",
+        "if False:",
+    ),
+    Mutant(
+        "private directories are not searched",
+        "a model reads a backup of the database below the directory of backups",
+        "agent/core/files/private_files.py",
+        "        return self._is_below(parent)\n",
+        "        return False\n",
+    ),
 )

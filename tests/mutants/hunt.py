@@ -36,6 +36,7 @@ SUBSET = (
     "tests/tasks/rules/retries/test_kept_answers.py",
     "tests/queue/test_worker.py",
     "tests/server/routes/test_work.py",
+    "tests/server/access/test_revocation.py",
     "tests/tasks/rules/firings/test_firing.py",
     "tests/tasks/worker/test_firings.py",
     "tests/triggers/schedules/test_schedule_plan.py",
