@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.mutants.breaks import MUTANTS, Mutant
@@ -15,3 +18,9 @@ def test_a_mutant_fits_the_code(mutant: Mutant) -> None:
 def test_mutant_names_are_unique_and_at_least_thirty() -> None:
     """No two mutants share a name, and none has been lost: there are at least 30."""
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+
+
+def test_no_mutant_is_lost() -> None:
+    """Those that the engine was first judged by are frozen with their reasons; only what they change moves."""
+    frozen = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))
+    assert frozen.items() <= {mutant.name: mutant.why for mutant in MUTANTS}.items()
