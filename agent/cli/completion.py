@@ -221,10 +221,11 @@ def _workflows(_: _Line) -> Iterator[Candidate]:
 def _approvals(_: _Line) -> Iterator[Candidate]:
     from agent.cli import session
     from agent.cli.output.terminal import short
+    from agent.core.waits import headline
 
     with session.client() as client:
         for approval in client.approvals(is_all=False, limit=_MOST):
-            yield short(approval["id"]), approval["message"]
+            yield short(approval["id"]), headline(approval["message"])
 
 
 def _triggers(kind: str) -> Callable[[_Line], Iterator[Candidate]]:

@@ -184,6 +184,11 @@ def to_document(on: Wait) -> dict[str, Json]:
             return {"child": task_id, **_given(**{"for": tool_use})}
 
 
+def headline(message: object) -> str:
+    """Return the first paragraph of a question, as lists show it: the rest is shown with the question."""
+    return " ".join(str(message or "").strip().partition("\n\n")[0].split())
+
+
 def asks_person(on: Wait | None) -> bool:
     """Whether a person has to answer, or a program that no one has told the agent of."""
     if isinstance(on, Work):

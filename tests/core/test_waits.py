@@ -97,3 +97,9 @@ def test_a_damaged_wait_is_refused() -> None:
 def test_a_question_is_found_also_about_an_unknown_call(on: Wait, text: str) -> None:
     """Every stored `approval` is the question that the step waits on."""
     assert waits.approval_of(on) == json.loads(text).get("approval")
+
+
+def test_lists_show_the_first_paragraph_of_a_question() -> None:
+    """What follows it, such as the mail that is answered, is shown with the question."""
+    assert waits.headline("\nSend it\nto Ada?\n\nThe mail:\n> Hi") == "Send it to Ada?"
+    assert waits.headline(None) == ""

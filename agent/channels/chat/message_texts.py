@@ -128,7 +128,7 @@ def decision(document: dict[str, Json]) -> str:
 
 def approval_line(document: dict[str, Json]) -> str:
     """Return a question on one line."""
-    message = cut(harmless(" ".join(str(document["message"]).split())), 120)
+    message = cut(harmless(waits.headline(document["message"])), 120)
     return f"{short_id(document['id'])}  {document['kind']}  {document['workflow']}: {message}"
 
 
@@ -187,7 +187,7 @@ def _what_for(on: dict[str, Json]) -> str:
     wait = waits.from_document(on)
     approval_id = waits.approval_of(wait)
     if approval_id is not None:
-        message = cut(harmless(str(on.get("message"))), 300)
+        message = cut(harmless(waits.headline(on.get("message"))), 300)
         return f"for an answer to {short_id(approval_id)}: {message}"
     if isinstance(wait, Signal):
         return f"for the signal {wait.name!r}"

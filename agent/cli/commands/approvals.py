@@ -208,6 +208,7 @@ def _edits(document: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     from agent.cli.output import terminal
+    from agent.core.waits import headline
 
     return (
         terminal.short(entry["id"]),
@@ -217,7 +218,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["status"],
         terminal.ago(entry["created_at"]),
         terminal.moment(entry["expires_at"]),
-        terminal.one_line(entry["message"], 80),
+        terminal.one_line(headline(entry["message"]), 80),
     )
 
 

@@ -183,9 +183,12 @@ def _overview(document: Document) -> Iterator[Row]:
 def _attention(document: Document) -> Iterator[Row]:
     """Yield the counts of what needs a person, with a command for the first of each kind."""
     from agent.cli.output.terminal import counted, one_line, quoted_step, short
+    from agent.core.waits import headline
 
     if first := document["questions"]["first"]:
-        text = f"{document['questions']['count']} open: {one_line(first[0]['message'], 36)}"
+        text = (
+            f"{document['questions']['count']} open: {one_line(headline(first[0]['message']), 36)}"
+        )
         yield "questions", text, f"approvals {short(first[0]['id'])}", "yellow"
     if first := document["unknown"]["first"]:
         task, step = short(first[0]["task"]), quoted_step(first[0]["step"])

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agent.cli import invocation
 from agent.cli.output import task_view, terminal, transcript, wait_view
 from agent.cli.output.terminal import print_line, short
+from agent.core.waits import headline
 
 MAX_VALUE: Final = 2_000
 """The characters of a value that are shown; `--json` has all of it."""
@@ -231,7 +232,7 @@ def _ran_by(executor: dict[str, Any]) -> str:
 
 
 def _question(question: dict[str, Any]) -> str:
-    question_line = f"asked: {terminal.one_line(question['message'], _MAX_QUESTION)}"
+    question_line = f"asked: {terminal.one_line(headline(question['message']), _MAX_QUESTION)}"
     if question["decided_at"] is None:
         return f"{question_line} ({question['status']})"
     by = f" by {question['by']}" if question["by"] else ""

@@ -39,7 +39,9 @@ def waiting(on: dict[str, Any], error: dict[str, Any] | None = None) -> str:
         case Approval() | Work(approval_id=str()):
             message = on.get("message")
             return (
-                f"asks: {terminal.one_line(message, 120)}" if message else "its question is closed"
+                f"asks: {terminal.one_line(waits.headline(message), 120)}"
+                if message
+                else "its question is closed"
             )
         case Timer(store_error=str() as problem):
             return f"waits for the artifact store: {terminal.one_line(problem, 200)}"

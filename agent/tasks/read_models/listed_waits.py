@@ -85,7 +85,11 @@ def words(entries: list[Document], moment: Callable[[str], str] = str) -> str:
             child = f"its child task {short_id(first['task'])}"
             return f"{child} {inner}" if inner else f"waits for {child}"
         case "person":
-            return f"asks: {first['message']}" if first["message"] else "waits for a person"
+            return (
+                f"asks: {waits.headline(first['message'])}"
+                if first["message"]
+                else "waits for a person"
+            )
         case "signal":
             return f"waits for the signal {first['name']!r}"
         case "turn":

@@ -63,6 +63,16 @@ def test_doctor_finds_what_an_account_lacks(cli: Cli) -> None:
     assert (finding["what"], finding["state"]) == ("mail work", "ok")
 
 
+def test_doctor_finds_a_mailbox_that_no_account_has(cli: Cli) -> None:
+    """A step that files mail needs the imap section of its account."""
+    cli.environment["TEST_MAIL_PASSWORD"] = PASSWORD
+    cli.write("config.toml", CONFIG.replace("PORT", "1"))
+    step = "{mail: {message_id: <1@x>}, move: Done}"
+    cli.write("workflows/files.yaml", f"name: files\nsteps: {{file: {{mailbox: {step}}}}}\n")
+    found = cli("doctor", "--json", code=5).json["findings"]
+    assert any("step file of files needs [mail.work.imap]" in each["message"] for each in found)
+
+
 def test_validate_names_bad_keys_and_addresses(cli: Cli) -> None:
     """Every problem is reported at once, with its line."""
     cli.write(

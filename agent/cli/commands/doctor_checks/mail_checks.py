@@ -73,3 +73,8 @@ def _unknown_accounts(settings: "Settings", entries: "Iterable[Entry]") -> Itera
                 yield f"{where} names no account, and there is not exactly one ({known})"
             elif is_missing and not is_template(str(account)):
                 yield f"{where} names the account {account!r}, which is missing ({known})"
+            elif step.kind == "mailbox":
+                name = next(iter(settings.mail)) if account is None else str(account)
+                found = settings.mail.get(name)
+                if found is not None and found.imap is None:
+                    yield f"{where} needs [mail.{name}.imap], the mailbox of the account"

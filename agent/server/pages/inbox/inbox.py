@@ -9,6 +9,7 @@ from agent.approvals import answering, approval_documents
 from agent.approvals.answering import DecidedError, InvalidAnswerError
 from agent.channels.chat import message_texts
 from agent.core.clock import to_iso
+from agent.core.waits import headline
 from agent.server.context import caller, context_of
 from agent.server.pages.framework import rendering
 from agent.server.pages.framework.page_registry import PageRegistry
@@ -97,7 +98,7 @@ async def answer_question(request: Request, form: Form) -> Response:
     except DecidedError as error:
         rendering.add_notice(request, f"Your answer came too late: {error}.", is_problem=True)
         return rendering.redirect(request, rendering.back_of(form))
-    notice = f"{result.status.capitalize()}: {document['message']}"
+    notice = f"{result.status.capitalize()}: {headline(document['message'])}"
     if document["kind"] == "unknown":
         verdict = form["decision"]
         notice = (
