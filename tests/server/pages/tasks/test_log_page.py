@@ -169,6 +169,23 @@ def test_every_page_has_the_error_with_the_log(
         assert "exit code 3: the cause the end<" in visitor.get(path).text
 
 
+def test_the_log_of_a_kept_step_is_where_it_ran(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """The retry has no lines of its own; the link leads to those of the first task."""
+    running.add_workflow(
+        "name: keeps\nsteps:\n  say: {shell: {argv: [echo, spoken], effect: none}}\n"
+        "  fail: {depends_on: [say], shell: {argv: ['false'], effect: none}, retry: {max_attempts: 1}}\n"
+    )
+    task_id = _start(client, "keeps")
+    running.wait_for_task(client, task_id, "failed")
+    retry = client.post(f"/api/v1/tasks/{task_id}/retry").json()["task_id"]
+    running.wait_for_task(client, retry, "failed")
+    text = visitor.get(f"/tasks/{retry}/steps/say").text
+    (link,) = re.findall(r'href="([^"]*/log\?attempt=1)"', text)
+    assert "spoken\n</span>" in visitor.get(link).text
+
+
 def test_a_log_is_cut_at_the_beginning_of_a_line() -> None:
     """The end stays whole, however long its last piece is."""
     pieces = [{"text": "one\ntwo\n"}, {"text": "three\n"}]
