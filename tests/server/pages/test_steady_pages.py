@@ -131,6 +131,23 @@ def test_a_press_on_what_has_just_appeared_is_ignored(
     assert _status(client, question) == "approved"
 
 
+def test_a_press_does_not_send_what_has_just_changed(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """A new version of a workflow brings another default into the form: the button rests."""
+    text = "name: greet\ninputs: {to: {type: string, default: Ada}}\nsteps: {go: {wait: 1ms}}\n"
+    running.add_workflow(text)
+    with viewing(browser, running) as viewer:
+        page = viewer.open("/workflows/greet")
+        button = page.get_by_role("button", name="Run greet")
+        expect(button).to_be_enabled()
+        page.evaluate(HOLD_RESTS)
+        running.add_workflow(text.replace("Ada", "all"))
+        client.post("/api/v1/workflows/greet/tasks")
+        expect(page.locator('[name="value:to"]')).to_have_value("all")
+        expect(button).to_have_attribute("aria-disabled", "true")
+
+
 def test_a_second_tap_does_not_answer_the_next_question(
     browser: Browser, running: Running, client: httpx.Client
 ) -> None:

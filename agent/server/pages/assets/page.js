@@ -178,8 +178,9 @@
   function isHeld(node) { return node.matches(ENTRIES) && node.querySelector("form"); }
   function end(node) {
     if (![node, ...node.querySelectorAll(ENTRIES)].some(isHeld) && !node.querySelector("[data-stub]")) return node.remove();
-    const stub = document.createElement(node.nodeName), question = node.closest("[data-question]") || node.querySelector("[data-question]");
-    const id = question && question.dataset.question, decided = id && incoming.getElementById("decided-" + id), heading = node.querySelector("h2, h3, .name");
+    const stub = document.createElement(node.nodeName), heading = node.querySelector("h2, h3, .name");
+    const question = node.matches("[data-question]") ? node : node.querySelector("[data-question]");
+    const id = question && question.dataset.question, decided = id && incoming.getElementById("decided-" + id);
     const typed = [...node.querySelectorAll("input[type=text], textarea")].filter((field) => field.value !== field.defaultValue);
     stub.className = (node.matches(".row") ? "row" : "card") + " stub";
     stub.dataset.stub = "";
@@ -217,7 +218,8 @@
     // At the top of a list that only grows, what is new is looked at.
     const grows = scrollY <= 0 && ![...shown.keys()].some(isHeld);
     const apart = (each) => { const { top, bottom } = shown.get(each); return Math.max(top - innerHeight / 2, innerHeight / 2 - bottom, 0); };
-    const looked = [...document.querySelectorAll(":hover")].reverse().concat(focused).filter((each) => shown.has(each) && !(grows && each.matches(ENTRIES + ", .card")))
+    const looked = [...document.querySelectorAll(":hover")].reverse().concat(focused)
+      .filter((each) => shown.has(each) && !(grows && each.matches(ENTRIES + ", .card")))
       .concat(grows ? [] : [...shown.keys()].reverse().sort((one, other) => apart(one) - apart(other)));
     change();
     const anchor = looked.find((each) => each.isConnected && each.getClientRects().length);
@@ -243,9 +245,11 @@
     document.getElementById("notices").style.marginBottom = room.top + "px";
     body.style.paddingBottom = room.bottom + "px";
   }
+  // What a press does, but for what the person typed: a new default must not be sent unseen.
   function meaningOf(control) {
-    const sent = control.form ? [...control.form.querySelectorAll("input[type=hidden]:not([name=csrf], [name=form_key])")] : [];
-    return [control.textContent, control.value, control.form && control.form.getAttribute("action"), ...sent.map((field) => field.value)].join("\n");
+    const form = control.type === "submit" && control.form;
+    const sent = form ? [...form.querySelectorAll("input:not([name=csrf], [name=form_key]), textarea")] : [];
+    return [control.textContent, control.value, form && form.getAttribute("action"), ...sent.map((field) => field.defaultValue)].join("\n");
   }
   function rest(control) {
     clearTimeout(resting.get(control));
