@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import closing
 from functools import partial
 from socket import gethostname
 from typing import Any
@@ -407,19 +408,18 @@ def test_the_lease_of_an_agent_that_has_ended_is_free(watching: Watching, how: s
         WatchRunner(bench.database, bench.still, Limits(), fire, worker_id=partial(str, name))
         for name in ("first", "second")
     ]
-    (row,) = runners[0]._due(bench.now, 1)
-    assert runners[1]._due(bench.now, 1) == []
-    assert runners[1].next_time() == bench.now + 2 * SECOND
-    with bench.database.connect("writer") as tx, tx.transaction():
-        if how == "dead":
-            workers.retire(tx, "first", bench.now, "worker.died")
-        else:
-            tx.execute("UPDATE workers SET process_started = 'before' WHERE id = 'first'")
-    (found,) = runners[1]._due(bench.now, 1)
-    assert (found.id, found.owner) == (row.id, "first")
-    assert bench.row.owner == "second"
-    for runner in runners:
-        runner.reader.close()
+    with closing(runners[0].reader), closing(runners[1].reader):
+        (row,) = runners[0]._due(bench.now, 1)
+        assert runners[1]._due(bench.now, 1) == []
+        assert runners[1].next_time() == bench.now + 2 * SECOND
+        with bench.database.connect("writer") as tx, tx.transaction():
+            if how == "dead":
+                workers.retire(tx, "first", bench.now, "worker.died")
+            else:
+                tx.execute("UPDATE workers SET process_started = 'before' WHERE id = 'first'")
+        (found,) = runners[1]._due(bench.now, 1)
+        assert (found.id, found.owner) == (row.id, "first")
+        assert bench.row.owner == "second"
 
 
 def test_of_two_polls_from_one_row_the_later_is_discarded(watching: Watching) -> None:
