@@ -30,6 +30,10 @@ MISSING_OTEL = (
 )
 
 
+class MissingDatabaseError(StoreError):
+    """There is no SQLite file where the configuration has it."""
+
+
 def open_database(
     settings: "Settings",
     *,
@@ -44,9 +48,8 @@ def open_database(
         upgrade_database(settings, database, on_note=on_note)
     else:
         if database.path is not None and not database.path.exists():
-            raise StoreError(
-                Fault.LOST,
-                f"there is no database at {database.path}: `agent init` or `agent up` creates one",
+            raise MissingDatabaseError(
+                Fault.LOST, f"there is no database at {database.path}: `agent init` creates one"
             )
         migrate.check(database)
     database.set_clock()

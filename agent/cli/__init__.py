@@ -8,7 +8,7 @@ May import everything else; nothing imports it. Entry point: `main.main`. From t
 - `completion` answers the completion of shells, `man_page` writes the man page from the commands, and
   `usage_examples` has the examples of the help.
 - `commands`: one module per noun. A command parses its arguments, calls an `AgentClient` and prints.
-- `session` opens the client, the settings and the local database.
+- `session` opens the client, the settings and the local database; `other_agents` names the agents elsewhere.
 - `output` prints tasks, tables and JSON, and follows a running task.
 - `client` reaches an agent: by the local database, or over HTTP with `--server`.
 - `registry` has every command as data; `front_page` is the help that is made of it.

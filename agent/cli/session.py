@@ -61,9 +61,9 @@ def settings() -> "Settings":
 
 def database() -> "Database":
     """Return the local database; raise `StoreError` where there is none yet."""
-    from agent import bootstrap
+    from agent.cli import other_agents
 
-    return bootstrap.open_database(settings())
+    return other_agents.open_database(settings())
 
 
 @contextmanager

@@ -169,6 +169,9 @@ class Cli:
     @contextmanager
     def daemon(self, *arguments: str) -> Iterator[Process]:
         """Run `agent up` for as long as the block lasts, once it says that it is ready."""
+        if not any(name.startswith("AGENT_") for name in self.environment):
+            # Where nothing was set up, `agent up` refuses.
+            (self.directory / "config.toml").touch()
         start = self._fork_daemon if self.program is None else self._spawn_daemon
         with start(["up", *arguments], self.directory / "daemon.log") as process:
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import bootstrap
-from agent.cli import invocation
+from agent.cli import invocation, other_agents
 from agent.cli.client.base import Document
 from agent.core.lazy_module import lazy
 from agent.core.logs import audit
@@ -52,7 +52,7 @@ class LocalTasks:
 
     @cached_property
     def _database(self) -> "Database":
-        return bootstrap.open_database(self._settings)
+        return other_agents.open_database(self._settings)
 
     @cached_property
     def _reader(self) -> "Connection":

@@ -34,13 +34,14 @@ def chat() -> None:
     from agent.approvals.permission import terminal_user
     from agent.channels.chat.command_handler import CommandHandler
     from agent.channels.terminal_inbox import TerminalInbox
+    from agent.cli import other_agents
     from agent.cli.output import terminal
     from agent.core.logs import audit, logging
     from agent.server.access.one_time_links import chat_links
 
     session.require_person("use the chat")
     settings = session.settings()
-    database = bootstrap.open_database(settings)
+    database = other_agents.open_database(settings)
     logging.configure(settings.log.format, "warning")
     audit.configure(settings.home)
     handler = CommandHandler(
@@ -51,7 +52,7 @@ def chat() -> None:
     )
     principal = terminal_user(invocation.user())
     if bootstrap.holder_of(database) is None:
-        terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
+        terminal.note(other_agents.no_agent(settings, "resumes unfinished tasks"))
     inbox = TerminalInbox(database, principal.identity)
     if sys.stdin.isatty():
         _prompt(database, handler, principal, inbox)

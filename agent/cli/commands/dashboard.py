@@ -65,7 +65,9 @@ def _local_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
     link, session_name = new_link(settings, name, scopes, seconds=seconds, bound_url=bound_url)
     session.audit("open", session_name, scopes=scopes)
     if instance is None:
-        terminal.note(f"no agent is running: start it with `{invocation.program()} up`")
+        from agent.cli import other_agents
+
+        terminal.note(other_agents.no_agent(settings, "starts it"))
     return link, session_name
 
 

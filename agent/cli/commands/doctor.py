@@ -77,6 +77,8 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     import platform
 
     from agent import __version__, bootstrap
+    from agent.cli import other_agents
+    from agent.cli.errors import CommandError
     from agent.store.db.database import StoreError
 
     yield CheckResult("program", "ok", f"agent {__version__} on Python {platform.python_version()}")
@@ -97,7 +99,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
     yield from _check_artifacts(settings)
     yield from _check_telemetry(settings)
     try:
-        database = bootstrap.open_database(settings)
+        database = other_agents.open_database(settings)
         with database.connect("reader") as connection:
             yield from _check_database(settings, database, connection)
             yield from _check_isolation(settings, database, connection)
@@ -107,7 +109,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
                     yield CheckResult("contents", state, message, task_id, step)
             yield from _check_triggers(database, connection)
             yield from _check_channels(settings, database, connection)
-    except StoreError as error:
+    except (StoreError, CommandError) as error:
         yield CheckResult("database", "error", str(error))
 
 
@@ -262,7 +264,7 @@ def _check_database(
 ) -> Iterator[CheckResult]:
     from agent.cli.commands.doctor_checks.database_checks import database_checks, space_checks
 
-    for what, state, message in database_checks(database, connection):
+    for what, state, message in database_checks(settings, database, connection):
         yield CheckResult(what, state, message)
     for what, state, message in space_checks(settings):
         yield CheckResult(what, state, message)

@@ -11,6 +11,7 @@ from agent.cli.parameters import Option
 
 if TYPE_CHECKING:
     from agent.approvals.permission import Principal
+    from agent.config.settings import Settings
     from agent.daemon.workflow_sync import WorkflowSync
     from agent.store.db.database import Database
 
@@ -82,6 +83,7 @@ def _require_agent() -> None:
     Clients start this program in a directory of their choice. A database that was named is meant.
     """
     from agent import bootstrap
+    from agent.cli import other_agents
     from agent.cli.errors import CommandError, Exit
 
     configuration = session.configuration()
@@ -92,7 +94,8 @@ def _require_agent() -> None:
     raise CommandError(
         f"there is no agent in {configuration.place.base} or above: name its configuration,"
         f" as in `{program} --config FILE mcp`; `{program} init` creates an agent in a directory,"
-        f" `{program} init --user` your own, which is used wherever there is no other",
+        f" `{program} init --user` your own, which is used wherever there is no other"
+        f"{other_agents.elsewhere(configuration.settings, has_last=True)}",
         Exit.NO_DATABASE,
     )
 
@@ -133,7 +136,7 @@ async def _serve_local(principal: "Principal") -> None:
     await asyncio.to_thread(_sync, sync, database)
     routes, close = local_routes.open_routes(settings, database, worker)
     api = in_process(routes, TokenGrant(principal.identity, principal.scopes, ""), None)
-    api.notice = _notice(database)
+    api.notice = _notice(settings, database)
     syncing = asyncio.create_task(_keep_synced(sync, database))
     try:
         await stdio.serve(api, describe(routes))
@@ -161,13 +164,14 @@ def _sync(sync: "WorkflowSync", database: "Database") -> None:
             sync.sync(database)
 
 
-def _notice(database: "Database") -> Callable[[], str | None]:
+def _notice(settings: "Settings", database: "Database") -> Callable[[], str | None]:
     """Return a function that says where nothing runs tasks."""
     from agent import bootstrap
+    from agent.cli import other_agents
 
     def notice() -> str | None:
         if bootstrap.holder_of(database) is not None:
             return None
-        return f"no agent is running: `{invocation.program()} up` runs its tasks"
+        return other_agents.no_agent(settings, "runs its tasks")
 
     return notice

@@ -47,14 +47,12 @@ def reload(*, as_json: JsonOption = False) -> None:
 
 def _reload_here(settings: "Settings") -> dict[str, Any]:
     """Send SIGHUP to the agent of this machine, and wait for its answer."""
+    from agent.cli import other_agents
     from agent.daemon.instance_file import running_instance
 
     before = running_instance(settings.home)
     if before is None:
-        raise CommandError(
-            f"no agent is running that could reload: `{invocation.program()} up` starts one",
-            Exit.REFUSED,
-        )
+        raise CommandError(other_agents.no_agent(settings, "starts one"), Exit.REFUSED)
     try:
         os.kill(before.process_id, signal.SIGHUP)
     except PermissionError:

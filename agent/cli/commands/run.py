@@ -51,7 +51,8 @@ def run(
             if as_json:
                 terminal.print_json(client.task(task_id))
             else:
-                task_view.print_started(task_id, name, is_running=worker_role is not None)
+                notice = None if worker_role else _no_agent("runs it")
+                task_view.print_started(task_id, name, notice)
             return
         if not as_json:
             terminal.note(f"task {terminal.short(task_id)} of {name}")
@@ -63,7 +64,13 @@ def warn_if_no_worker(client: "AgentClient") -> None:
     from agent.cli.output import terminal
 
     if client.worker_role() is None:
-        terminal.note(f"no agent is running: `{invocation.program()} up` resumes unfinished tasks")
+        terminal.note(_no_agent("resumes unfinished tasks"))
+
+
+def _no_agent(does: str) -> str:
+    from agent.cli import other_agents
+
+    return other_agents.no_agent(session.any_settings(), does)
 
 
 def follow_to_end(

@@ -128,10 +128,11 @@ def lines(rows: list[Row], program: str, width: int | None) -> Iterator[tuple[st
 
 
 def _headline(agent: Document) -> str:
+    from agent.cli import other_agents
     from agent.cli.output import terminal
 
     if not agent["running"]:
-        return f"no agent is running: `{invocation.program()} up` starts one"
+        return other_agents.no_agent(session.any_settings(), "starts one")
     version = f" {agent['version']}" if agent.get("version") else ""
     since = ""
     if agent.get("started_at"):

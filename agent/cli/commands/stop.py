@@ -43,6 +43,7 @@ def stop(
     Running steps may finish within `engine.shutdown_seconds`; the rest continues at the next start.
     The exit code is 0 when no agent runs any more, and 3 when one still does.
     """
+    from agent.cli import other_agents
     from agent.cli.output import terminal
 
     session.require_person("stop it")
@@ -50,7 +51,7 @@ def stop(
     database = session.database()
     process_id = _process_of(database)
     if process_id is None:
-        _report("no agent is running", None, as_json=as_json)
+        _report(other_agents.no_agent(settings), None, as_json=as_json)
         return
     session.audit("stop", process=process_id)
     if timeout is None:

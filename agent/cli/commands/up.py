@@ -24,7 +24,27 @@ def up(
     It runs tasks until Ctrl-C or SIGTERM stops it.
     """
     session.require_local()
+    _require_place()
     _serve(session.configuration(), first, is_worker=False)
+
+
+def _require_place() -> None:
+    """Refuse a directory in which no agent was set up, or ask: a second, empty one surprises."""
+    import sys
+
+    from agent.cli import other_agents
+    from agent.cli.errors import CommandError
+
+    settings = session.settings()
+    if other_agents.is_agents(settings):
+        return
+    text = f"there is no agent in {settings.base} or above{other_agents.elsewhere(settings, has_last=True)}"
+    if sys.stdin.isatty():
+        import typer
+
+        if typer.confirm(f"{text}. Create one here?"):
+            return
+    raise CommandError(f"{text}; `{invocation.program()} init` creates one here")
 
 
 def worker() -> None:
@@ -42,6 +62,7 @@ def worker() -> None:
 
 def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool) -> None:
     from agent import bootstrap
+    from agent.cli import other_agents
     from agent.cli.client.submission import local_submission
     from agent.cli.errors import CommandError, Exit
     from agent.cli.output import terminal
@@ -69,6 +90,7 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
     async def ready(address: str | None) -> None:
         first_name, takes_text = _print_greeting(settings, database, is_worker=is_worker)
         if not is_worker:
+            other_agents.remember(settings)
             _print_address(settings, address)
             await startup_retry.with_retries(
                 lambda: _print_channels(settings, database), is_idempotent=True

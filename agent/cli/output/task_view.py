@@ -58,13 +58,13 @@ def print_ending(document: dict[str, Any]) -> None:
     _print_hints(document)
 
 
-def print_started(task_id: str, workflow: str, *, is_running: bool) -> None:
-    """Print that a task is queued."""
+def print_started(task_id: str, workflow: str, notice: str | None) -> None:
+    """Print that a task is queued; `notice` says that nothing runs it."""
     print_line(f"queued task {short(task_id)} of {workflow}")
-    if is_running:
+    if notice is None:
         print_line(f"  {invocation.program()} watch {short(task_id)}   follows it")
     else:
-        print_line(f"  no agent is running: `{invocation.program()} up` runs it")
+        print_line(f"  {notice}")
 
 
 def step_line(step: dict[str, Any], task_status: str) -> str:

@@ -8,6 +8,7 @@ from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
 from tests.support.cli import Cli
 from tests.support.recorded_triggers import record_workflow, trigger_row
+from tests.support.terminal import Terminal
 
 FAILING = "name: failing\nsteps:\n  fail: {shell: {argv: ['false'], effect: none}}\n"
 DEAF = """\
@@ -37,6 +38,45 @@ def test_without_an_agent(cli: Cli) -> None:
 def test_before_the_first_command(cli: Cli) -> None:
     """Nothing is created by looking."""
     assert "none yet" in cli("status", code=3).out
+    assert not (cli.directory / "data").exists()
+
+
+@pytest.mark.process
+def test_in_another_directory(cli: Cli) -> None:
+    """The agent that runs elsewhere is named, then the one used last; no second one is created."""
+    cli("init")
+    cli("config", "set", "server.port", "0")
+    config = cli.directory / "config.toml"
+    other = Cli(cli.directory.parent / "other", **cli.environment)
+    other.directory.mkdir()
+    runs = f"one runs in {cli.directory}: `agent --config {config} status`"
+    with cli.daemon() as process:
+        cli.wait_for(lambda: cli("status", "--pid").out == f"{process.pid}\n")
+        assert (
+            f"{other.directory} has none: `agent init` creates one; {runs}"
+            in other("status", code=3).out
+        )
+        for command in ("tasks", "doctor"):
+            result = other.run_any(command)
+            assert runs in result.out + result.err
+        assert runs in other("up", code=2).err
+        assert list(other.directory.iterdir()) == []
+        assert cli("--config", str(config), "status", "--pid").out == f"{process.pid}\n"
+    assert f"the one used last is in {cli.directory}" in other("up", code=2).err
+    other("init")
+    assert "used last" not in other("status", code=3).out
+
+
+@pytest.mark.process
+def test_up_asks_before_it_creates_an_agent(cli: Cli) -> None:
+    """At a terminal, in a directory where none was set up."""
+    terminal = Terminal(cli, "up")
+    try:
+        terminal.expect("Create one here?")
+        terminal.type("n")
+        assert terminal.wait() == 2
+    finally:
+        terminal.close()
     assert not (cli.directory / "data").exists()
 
 

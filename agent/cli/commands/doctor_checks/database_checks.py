@@ -14,9 +14,12 @@ _NO_SPACE_BYTES: Final = 64 * 1024
 _LONG_TRANSACTION_SECONDS: Final = 300.0
 
 
-def database_checks(database: "Database", connection: "Connection") -> Iterator[Check]:
+def database_checks(
+    settings: "Settings", database: "Database", connection: "Connection"
+) -> Iterator[Check]:
     """Check a database: writing, its agent, its tasks, transactions that stay open."""
     from agent import bootstrap
+    from agent.cli import other_agents
     from agent.cli.output import terminal
     from agent.store.read import health
     from agent.store.schema import migrate
@@ -35,7 +38,7 @@ def database_checks(database: "Database", connection: "Connection") -> Iterator[
     yield from _check_writing(database)
     holder = bootstrap.holder_of(database)
     if holder is None:
-        yield ("agent", "warning", "no agent is running: `agent up` starts one")
+        yield ("agent", "warning", other_agents.no_agent(settings, "starts one"))
     else:
         which = f" as process {holder.process_id}" if holder.process_id else ""
         yield ("agent", "ok", f"running{which}")
