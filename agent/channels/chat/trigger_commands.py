@@ -197,6 +197,8 @@ def _checked(document: dict[str, Json]) -> str:
     lines = [f"{document['id']}: {found} found, {document['known']} known, {len(would)} new"]
     if document["status"] == "paused":
         lines.append("It is paused: nothing starts, and a resume skips what came meanwhile.")
+    if document["passed_over"]:
+        lines.append(f"Passed over what it cannot read: {cut(document['passed_over'], _MAX_KEY)}")
     for entry in would[:_MAX_FIRINGS]:
         reason = f" ({entry['reason']})" if entry["reason"] else ""
         lines.append(

@@ -143,7 +143,8 @@ def print_check(document: Document) -> None:
         f" {len(would)} new. Nothing was recorded."
     )
     if document.get("passed_over"):
-        print_line(f"passed over what it cannot read: {document['passed_over']}", "yellow")
+        text = terminal.one_line(document["passed_over"], _WHOLE)
+        print_line(f"passed over what it cannot read: {text}", "yellow")
     if document["is_first"]:
         print_line("it would be the first poll: `first` decides what becomes of the items", "dim")
     if document["status"] == "paused":

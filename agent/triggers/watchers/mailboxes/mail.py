@@ -45,6 +45,7 @@ _MESSAGE_BYTES: Final = 2_097_152
 """Of a larger message only the beginning is fetched."""
 _GROUP_BYTES: Final = 4_194_304
 _PAGE_BYTES: Final = 16_777_216
+_MOST_NAMED: Final = 5
 _SHARE_OF_TIMEOUT: Final = 0.3
 """The part of a poll's time after which it returns what it has."""
 _PARSER_SHARE: Final = 0.4
@@ -108,6 +109,7 @@ class MailSource:
             },
             new_baseline=collected.reason,
             next_seconds=0.0 if collected.has_more else None,
+            passed_over=collected.passed_over,
         )
 
     async def _items(
@@ -168,7 +170,7 @@ class MailSource:
         collected = _Collected(max([connection.folder.uidnext - 1, *uids]), reason=reason)
         for start in range(0, len(uids), _HEADER_CHUNK):
             headers = fetch_headers(connection, uids[start : start + _HEADER_CHUNK])
-            collected.messages += [header for header in headers if self._matches(header)]
+            collected.messages += [h for h in headers if self._matches(h, collected)]
         if reason is None:
             newest = collected.messages[-_CHUNK:]
             del collected.messages[-_CHUNK:]
@@ -185,7 +187,8 @@ class MailSource:
         collected = _Collected(last, has_more=True)
         for start in range(0, len(page), _CHUNK):
             chunk = page[start : start + _CHUNK]
-            kept = [header for header in fetch_headers(connection, chunk) if self._matches(header)]
+            headers = fetch_headers(connection, chunk)
+            kept = [header for header in headers if self._matches(header, collected)]
             for group in _groups(kept):
                 is_late = context.clock.monotonic() >= stop_at
                 if collected.messages and (is_late or collected.size_bytes >= _PAGE_BYTES):
@@ -196,13 +199,16 @@ class MailSource:
         collected.has_more = len(page) < len(uids)
         return collected
 
-    def _matches(self, fetched: Fetched) -> bool:
-        """Whether a message passes the filters; one whose headers cannot be read does not."""
+    def _matches(self, fetched: Fetched, collected: "_Collected") -> bool:
+        """Whether a message passes the filters; one whose headers cannot be read is passed over."""
         if not self._filters:
             return True
         data = describe(
             self._folder, fetched.uid, fetched.raw, size=fetched.size_bytes, has_body=False
         )
+        if "error" in data:
+            collected.unreadable_uids.append(fetched.uid)
+            return False
         address = data["from"] or {"name": "", "address": ""}
         shown = {
             "sender": f"{address['name']} <{address['address']}>",
@@ -224,6 +230,15 @@ class _Collected:
     size_bytes: int = 0
     has_more: bool = False
     reason: str | None = None
+    unreadable_uids: list[int] = field(default_factory=list)
+
+    @property
+    def passed_over(self) -> str | None:
+        """Which messages the filters could not be applied to."""
+        uids = ", ".join(map(str, self.unreadable_uids[:_MOST_NAMED]))
+        more = len(self.unreadable_uids) - _MOST_NAMED
+        also = f" and {more} more" if more > 0 else ""
+        return f"the headers of the messages with UID {uids}{also}" if uids else None
 
     def add(self, headers: list[Fetched], whole: dict[int, Fetched]) -> None:
         """Add messages whose headers are known; one that is gone meanwhile has its headers only."""

@@ -13,6 +13,7 @@ import pytest
 from agent.core.clock import Clock
 from agent.steps.attempt.services import Limits
 from agent.triggers.watchers.mailboxes import mail
+from agent.triggers.watchers.mailboxes.mail_message import describe, unparsed
 from agent.triggers.watchers.source import Item, SourceError
 from tests.support.imap_server import (
     PASSWORD,
@@ -280,6 +281,26 @@ def test_the_first_poll_searches_the_whole_folder(server: ImapServer, folder: st
     first = poll(source, context=poll_context(most_items=3))
     assert subjects(first.items) == ["wanted"]
     assert poll(source, first.cursor).items == []
+
+
+def test_messages_that_no_filter_can_read_are_named(
+    server: ImapServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no items, since the filter may not have meant them; the others are not affected."""
+    source = mail.open_source(mail_keys(server.port, folder, subject="wanted"))
+    cursor = poll(source).cursor
+    server.deliver(message("wanted"), message("hostile"), message("wanted too"), folder=folder)
+
+    def fail(folder: str, uid: int, raw: bytes, **options: Any) -> Any:
+        if b"hostile" in raw:
+            return unparsed(folder, uid, options["size"], "it was made to break parsers")
+        return describe(folder, uid, raw, **options)
+
+    monkeypatch.setattr(mail, "describe", fail)
+    found = poll(source, cursor)
+    assert subjects(found.items) == ["wanted", "wanted too"]
+    assert (found.passed_over or "").startswith("the headers of the messages with UID ")
+    assert poll(source, found.cursor).passed_over is None
 
 
 @pytest.mark.usefixtures("parsed_apart")
