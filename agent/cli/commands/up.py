@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from agent.workflows.directory import Entry
 
 
+_MOST_NAMED = 3
+
+
 def up(
     first: Annotated[
         str | None,
@@ -106,6 +109,8 @@ def _serve(configuration: "Configuration", first: str | None, *, is_worker: bool
         if not is_worker:
             name = first_name if first_task is None else first_task.graph.name
             _print_suggestions(task_id, name, takes_text=takes_text)
+            # Last, where a person looks.
+            await startup_retry.with_retries(lambda: _print_waiting(database), is_idempotent=True)
 
     try:
         event_loop.run(
@@ -199,6 +204,24 @@ def _print_channels(settings: "Settings", database: "Database") -> None:
     if names := delivering(settings.channels, settings.notify):
         print_line(
             f"channels: {', '.join(names)}; `{invocation.program()} doctor` shows their state"
+        )
+
+
+def _print_waiting(database: "Database") -> None:
+    """Print what waits for a person."""
+    from agent.cli.output.terminal import counted, print_line
+    from agent.store.read import health
+
+    with database.connect("reader") as connection, connection.snapshot():
+        questions = health.open_questions(connection)
+        unknown = health.unknown_steps(connection)
+    parts = [counted(questions, "question")] if questions else []
+    if unknown:
+        named = ", ".join(dict.fromkeys(unknown[:_MOST_NAMED]))
+        parts.append(f"{counted(len(unknown), 'unknown effect')} ({named})")
+    if parts:
+        print_line(
+            f"waiting for you: {', '.join(parts)}: `{invocation.program()} approvals`", "yellow"
         )
 
 

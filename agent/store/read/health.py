@@ -89,6 +89,28 @@ def pending_approvals(connection: Connection) -> int:
     return int(count)
 
 
+def open_questions(connection: Connection) -> int:
+    """Return how many questions wait for a person that do not ask about an unknown effect."""
+    ((count,),) = connection.query(
+        "SELECT count(*) FROM approvals WHERE status = 'pending' AND kind <> 'unknown'"
+    )
+    return int(count)
+
+
+def unknown_steps(connection: Connection) -> list[str]:
+    """Return the names of steps with an unknown effect that a person is asked about, or will be."""
+    rows = connection.query(
+        "SELECT name FROM steps WHERE id IN (SELECT step_id FROM approvals"
+        " WHERE status = 'pending' AND kind = 'unknown' UNION"
+        " SELECT s.id FROM tasks t JOIN steps s ON s.task_id = t.id"
+        " JOIN tool_calls c ON c.step_id = s.id"
+        " JOIN idempotency_outcomes o ON o.tool_call_id = c.id"
+        " WHERE o.status = 'unknown' AND c.on_unknown = 'ask' AND s.status = 'pending'"
+        " AND t.status IN ('running', 'paused')) ORDER BY name"
+    )
+    return [str(name) for (name,) in rows]
+
+
 def spent(connection: Connection) -> tuple[int, int, int]:
     """Return (tokens, millionths of a dollar, milliseconds) that models have used on all days.
 

@@ -229,15 +229,22 @@ def test_attempts_that_outlast_the_grace_period_are_released(cli: Cli) -> None:
 
 
 def test_an_unknown_effect_is_put_to_a_person(cli: Cli) -> None:
-    """After a kill in mid-effect nothing is repeated until a person resolves it."""
+    """After a kill in mid-effect nothing is repeated until a person resolves it; the start says so last."""
     cli.write("effect.yaml", EFFECT)
+    cli.write("asking.yaml", "name: asking\nsteps: {ask: {approval: {message: Now?}}}\n")
     with cli.daemon() as process:
+        asking = cli("run", "asking.yaml", "--json").json["id"]
+        cli.wait_for(lambda: _step(cli.task(asking), "ask")["status"] == "waiting")
         task_id = cli("run", "effect.yaml", "--json").json["id"]
         effects = cli.directory / "effects"
         cli.wait_for(lambda: effects.exists() and effects.read_text() == "sent\n")
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE_SECONDS)
-    with cli.daemon():
+    with cli.daemon() as process:
+        assert process.stdout is not None
+        read = process.stdout.readline
+        line = cli.wait_for(lambda: (text := read()).startswith("waiting") and text)
+        assert line == "waiting for you: 1 question, 1 unknown effect (send): `agent approvals`\n"
         cli.wait_for(lambda: _step(cli.task(task_id), "send")["status"] == "waiting")
         assert "agent resolve" in cli("show", task_id).out
         found = cli("doctor", "--json").json["findings"]
