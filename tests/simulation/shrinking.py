@@ -98,9 +98,9 @@ def _without_steps(scenario: Scenario) -> Iterator[Scenario]:
             steps = smaller.graphs[graph]["steps"]
             name = steps.pop(index)["name"]
             for step in steps:
-                if name in step["depends_on"]:
+                if name in step.get("depends_on", ()):
                     step["depends_on"].remove(name)
-                if not step["depends_on"]:
+                if not step.get("depends_on"):
                     step.pop("run_on", None)
                     step.pop("condition", None)
             yield smaller

@@ -76,7 +76,8 @@ def retry(
     """Retry what did not succeed, in a new task.
 
     The new task keeps the results of the steps that succeeded. It has the version of the old one, or
-    with --latest the newest; a question that reads differently there is asked again.
+    with --latest the newest. A question is asked again where it reads differently, or where a step that
+    acts on its answer has changed.
     """
     if pairs:
         raise _other_input(task, pairs, latest=latest, wait=wait)

@@ -104,8 +104,8 @@ def _retries(connection: Connection, task: Document, request: PageRequest) -> li
     if newer is not None:
         text = (
             f"The same, under version {newer} of {task['workflow']} instead of {task['version']}."
-            " Results are kept where the steps still fit; questions that read differently are"
-            " asked again."
+            " Results are kept where the steps still fit; questions that read differently, or whose"
+            " answers do not cover a changed step, are asked again."
         )
         label = f"Retry on version {newer}"
         refusal = newest_refusal(connection, task, request)
