@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from agent.channels.supervisor import Channels
 from agent.config.channels import NotifySettings
 from agent.config.settings import Settings
 from agent.store.channels import cursors as store
@@ -16,12 +17,11 @@ from tests.support.engine import Engine, eventually, graph, step
 from tests.support.recorded_triggers import record_workflow
 
 
-def _opened(engine: Engine, open_channels: Open, base: Path, **notify: Any) -> Settings:
+def _opened(engine: Engine, open_channels: Open, base: Path, **notify: Any) -> Channels:
     """Run the channels of [notify], and wait until they deliver what happens next."""
-    settings = Settings(base=base, notify=NotifySettings(**notify))
-    open_channels(settings)
+    channels = open_channels(Settings(base=base, notify=NotifySettings(**notify)))
     _wait_until_begun(engine)
-    return settings
+    return channels
 
 
 def _wait_until_begun(engine: Engine) -> None:
@@ -112,7 +112,8 @@ def test_a_workflow_follows_each_failure_once(
 ) -> None:
     """One task per failed task, whatever is delivered again; none for its own failure."""
     record_workflow(engine.database, HOOK)
-    settings = _opened(engine, open_channels, tmp_path, on_failure="workflow:on-trouble")
+    hook = {"on_failure": "workflow:on-trouble"}
+    channels = _opened(engine, open_channels, tmp_path, **hook)
     failed = engine.run(graph(step("bad", "fail")), "failed")
     started = "SELECT id FROM tasks WHERE workflow_name = 'on-trouble'"
     eventually(lambda: engine.rows(started))
@@ -120,11 +121,14 @@ def test_a_workflow_follows_each_failure_once(
     ((message,),) = engine.rows("SELECT message FROM approvals")
     assert failed["id"] in message
     assert failed["error"]["message"] in message
+    close(channels)
     with engine.database.connect("writer") as tx, tx.transaction():
         store.move(tx, "on_failure", (0, 0), 1)
-    open_channels(settings)
-    engine.run(graph(step("bad", "fail")), "failed")
-    eventually(lambda: len(engine.rows(started)) == 2)
+    _opened(engine, open_channels, tmp_path, **hook)
+    again = engine.run(graph(step("bad", "fail")), "failed")
+    by_task = f"{started} AND trigger LIKE :task"
+    eventually(lambda: engine.rows(by_task, task=f"%{again['id']}%"))
+    assert len(engine.rows(started)) == 2
 
 
 def test_whether_notices_arrive_can_be_tried(cli: Cli, apprise: AppriseReceiver) -> None:
