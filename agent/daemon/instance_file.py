@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import socket
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from agent.core.logs.logging import redact_text
 from agent.steps.process import processes
 
 _PRIVATE: Final = 0o600
+_PROGRAM: Final = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,20 @@ class Instance:
     """Keys that its environment or command line set, whatever the file says."""
     reloads: int = 0
     last_reload: dict[str, Any] = field(default_factory=dict)
+    program: str = ""
+    """The directory of the program that it runs, and a digest of the files there when it started."""
+    program_digest: str = ""
 
     @property
     def is_alive(self) -> bool:
         """Whether it runs on this machine."""
         is_here = self.host == socket.gethostname()
         return is_here and processes.is_running(self.process_id, self.process_started)
+
+    @property
+    def has_old_program(self) -> bool:
+        """Whether its program was replaced since it started: it runs, and may yet import, another one."""
+        return bool(self.program) and self.program_digest != _digest_of_files(Path(self.program))
 
     def outdated_keys(self, configuration: Configuration) -> list[str]:
         """Return the keys whose value in the file is not the one in force."""
@@ -85,6 +94,8 @@ class InstanceFile:
             salt=salt,
             settings=_digests(settings, salt),
             overridden=sorted({*configuration.variables, *configuration.options}),
+            program=str(_PROGRAM),
+            program_digest=_digest_of_files(_PROGRAM),
         )
 
     def write(self, api: str | None) -> None:
@@ -136,10 +147,27 @@ def running_instance(home: Path) -> Instance | None:
 
 def _read(path: Path) -> Instance | None:
     try:
-        return Instance(**json.loads(path.read_text(encoding="utf-8")))
+        written = json.loads(path.read_text(encoding="utf-8"))
+        # A newer version may have written more.
+        known = {each.name for each in fields(Instance)}
+        return Instance(**{name: written[name] for name in written if name in known})
     except (OSError, ValueError, TypeError):
         # Missing, or of another version.
         return None
+
+
+def _digest_of_files(program: Path) -> str:
+    """Return a digest of the names, sizes and times of a program's files, which is quick to compute."""
+    found = []
+    for directory, subdirectories, names in os.walk(program):
+        if "__pycache__" in subdirectories:
+            subdirectories.remove("__pycache__")
+        for name in names:
+            with contextlib.suppress(OSError):
+                path = Path(directory, name)
+                status = path.stat()
+                found.append((str(path), status.st_size, status.st_mtime_ns))
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:16]
 
 
 def _digests(settings: Settings, salt: str) -> dict[str, str]:

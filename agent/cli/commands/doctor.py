@@ -114,13 +114,16 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
 
 
 def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
-    """Report where the running agent has other settings than the file."""
+    """Report where the running agent has another program than is installed, or other settings than the file."""
     from agent.config.reloading import split
     from agent.daemon.instance_file import running_instance
 
     instance = running_instance(configuration.settings.home)
     if instance is None:
         return
+    if instance.has_old_program:
+        text = f"the program in {instance.program} was replaced since the agent started: restart it"
+        yield CheckResult("program", "warning", f"{text} (`agent stop`, then `agent up`)")
     file = configuration.settings.file
     if instance.configuration != (None if file is None else str(file)):
         used = instance.configuration or "no configuration"

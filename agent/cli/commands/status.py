@@ -71,6 +71,7 @@ def _local(configuration: "Configuration") -> Document:
     document["database"] = "PostgreSQL" if database.path is None else str(database.path)
     if instance is not None:
         document["outdated_settings"] = instance.outdated_keys(configuration)
+        document["outdated_program"] = instance.has_old_program
     with database.connect("reader") as connection, connection.snapshot():
         now = database.clock.now()
         return document | overview.overview_document(connection, settings, now)
@@ -148,6 +149,8 @@ def _places(document: Document) -> Iterator[Row]:
     if "configuration" in document:
         yield "configuration", document["configuration"], "", None
         yield "database", document["database"] or "none yet", "", None
+    if document.get("outdated_program"):
+        yield "program", "replaced since the agent started: restart it", "stop", "yellow"
     if outdated := document.get("outdated_settings"):
         from agent.config.reloading import split
 

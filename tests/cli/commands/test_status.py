@@ -1,12 +1,15 @@
 """`agent status`, `agent reload` and `agent stop` with a running agent."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from agent.cli.commands import status
 from agent.store.db.database import Database
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rules.firings.trigger_update import TriggerUpdate
-from tests.support.cli import Cli
+from tests.support.cli import PROGRAM, ROOT, Cli
 from tests.support.recorded_triggers import record_workflow, trigger_row
 from tests.support.terminal import Terminal
 
@@ -39,6 +42,29 @@ def test_before_the_first_command(cli: Cli) -> None:
     """Nothing is created by looking."""
     assert "none yet" in cli("status", code=3).out
     assert not (cli.directory / "data").exists()
+
+
+@pytest.mark.process
+def test_a_program_that_was_replaced(cli: Cli, tmp_path: Path) -> None:
+    """An upgrade under a running agent is noticed: it runs the old program, and may import the new one."""
+    cli("init")
+    program = shutil.copytree(
+        ROOT / "agent", tmp_path / "program" / "agent", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    installed = Cli(cli.directory, AGENT_SERVER__PORT="0", PYTHONPATH=str(program.parent))
+    installed.program = PROGRAM
+    with installed.daemon():
+        cli.wait_for((cli.directory / "data" / "daemon.json").exists)
+        assert cli("status", "--json").json["outdated_program"] is False
+        with (program / "recovery.py").open("a") as file:
+            file.write("# another version\n")
+        assert cli("status", "--json").json["outdated_program"] is True
+        assert "replaced since the agent started" in cli("status").out
+        findings = cli.run_any("doctor", "--json").json["findings"]
+        (found,) = [
+            each for each in findings if each["what"] == "program" and each["state"] == "warning"
+        ]
+        assert f"the program in {program} was replaced" in found["message"]
 
 
 @pytest.mark.process
