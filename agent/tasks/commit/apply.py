@@ -69,7 +69,13 @@ def _settle_completions(scope: TxScope) -> None:
             result.conflicts.append(completion)
         else:
             is_held = settlement.settle(
-                scope.connection, locked, claim, completion.outcome, worker_id, scope.state
+                scope.connection,
+                locked,
+                claim,
+                completion.outcome,
+                worker_id,
+                scope.state,
+                is_early=completion.is_early,
             )
             if is_held:
                 _emit_unknown(locked, completion)

@@ -31,6 +31,8 @@ class Completion:
     claim: Claim
     graph: Graph
     outcome: Outcome
+    is_early: bool = False
+    """Whether a thread of the attempt runs on, and its late completion follows."""
     tries: int = 0
     """How often its task was locked by another transaction."""
     packed: PackedContent | None = None

@@ -75,15 +75,23 @@ def settle(
     outcome: Outcome,
     worker_id: str,
     state: LockedState | None = None,
+    *,
+    is_early: bool = False,
 ) -> bool:
     """Apply an outcome to its step; return whether it was applied.
 
     It is not if another worker has the step, or if the task has ended. `state` holds the locks of what the outcome writes to `state`.
+    After an early outcome another one follows, which is the late one.
     """
     step = locked.steps.get((claim.index, claim.parallel_index))
     if step is None or not holds(step, claim, worker_id) or locked.task.status in TASK_ENDED:
-        data: dict[str, Json] = {"step": claim.step_id, "outcome": type(outcome).__name__.lower()}
-        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})
+        if not is_early:
+            data: dict[str, Json] = {
+                "step": claim.step_id,
+                "outcome": type(outcome).__name__.lower(),
+                "attempt": claim.attempt,
+            }
+            locked.emit("step.abandoned", None, data)
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):

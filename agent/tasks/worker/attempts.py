@@ -149,7 +149,7 @@ class Attempts:
     def _end_early(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.has_ended_early = True
         self.ending_early += 1
-        self._finish(attempt, outcome)
+        self._finish(attempt, outcome, is_early=True)
 
     def _report_outlived(self) -> None:
         """Tell people of the threads that keep slots after their attempts' time."""
@@ -160,8 +160,8 @@ class Attempts:
         else:
             self._health.resolve("threads")
 
-    def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
-        completion = Completion(attempt.claim, attempt.attempt_input.graph, outcome)
+    def _finish(self, attempt: Attempt, outcome: Outcome, *, is_early: bool = False) -> None:
+        completion = Completion(attempt.claim, attempt.attempt_input.graph, outcome, is_early)
         self._queue.add_completion(completion, _size(outcome))
         self._wake()
 
@@ -171,9 +171,10 @@ class Attempts:
             attempt = attempts.get(claim.step_id)
             if attempt is not None and attempt.claim.token == claim.token:
                 del attempts[claim.step_id]
-                if attempt.has_ended_early and attempts is self._by_step:
-                    self._outlived[claim.step_id] = attempt
+                if attempt.has_ended_early:
+                    attempt.has_ended_early = False
                     self.ending_early -= 1
+                    self._outlived[claim.step_id] = attempt
                     return None
                 if attempt.thread is not None:
                     self._report_outlived()

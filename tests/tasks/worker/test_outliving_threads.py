@@ -75,6 +75,17 @@ def test_what_ends_the_task_does_not_wait_for_the_thread(start: Start, why: str)
     let_end(engine, gate)
 
 
+def test_a_canceled_task_is_left_once(start: Start) -> None:
+    """The one late outcome is that of the thread."""
+    engine, gate = start(), Gate()
+    task_id = engine.submit(graph(stubborn(gate)))
+    eventually(lambda: runs[gate.name])
+    engine.operator.cancel(task_id)
+    eventually(lambda: "threads" in engine.worker.health.messages())
+    let_end(engine, gate)
+    assert engine.types(task_id).count("step.abandoned") == 1
+
+
 def test_a_step_that_waits_for_its_thread_ends_with_its_task(start: Start) -> None:
     """Its time was over before a sibling failed."""
     engine, gate, go = start(), Gate(), Gate()
