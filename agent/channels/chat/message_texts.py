@@ -193,6 +193,8 @@ def _what_for(on: dict[str, Json]) -> str:
         return f"for the signal {wait.name!r}"
     if "turn_after" in on:
         return f"for its turn: task {short_id(str(on['turn_after']))} answers first"
+    if "thread" in on:
+        return f"for its thread: {cut(harmless(str(on['error'])), 300)}"
     if "store" in on:
         return f"for the artifact store: {cut(str(on.get('error') or on['store']), 300)}"
     rest = {name: value for name, value in on.items() if name != "step" and value}
