@@ -69,8 +69,8 @@ class OperatorNotices:
             # A notice twice is better than none.
             raise DeliveryError(str(error)) from None
         except DefiniteFailure as error:
-            # What the configuration lacks may be added; what the other side refuses stays refused.
-            is_rejected = not error.may_retry and error.error.kind != "input"
+            # A setting or a certificate may be mended; what the other side refuses stays refused.
+            is_rejected = not error.may_retry and error.error.kind == "remote"
             raise DeliveryError(
                 str(error),
                 retry_after_seconds=error.delay_seconds,

@@ -9,17 +9,16 @@ import pytest
 
 from agent.channels.channel import DeliveryError, Notification
 from agent.channels.chat.chat_error import UNTRUSTED_SECONDS
-from agent.channels.link_signing import key_of
 from agent.channels.messages.messenger import ChannelMessenger
-from agent.channels.webhook import Webhook
+from agent.channels.supervisor import open_channel
 from agent.config.channels import (
+    TEST_NOTICE,
     ChannelSettings,
     SlackSettings,
     TelegramSettings,
     WebhookSettings,
 )
 from agent.config.settings import Settings
-from agent.core.clock import Clock
 from agent.steps.types.attachment import Attachment
 from agent.steps.types.errors import DefiniteFailure, UnknownOutcomeError
 from agent.steps.types.messages import MessagePart, Recipient, Sending
@@ -155,16 +154,23 @@ def test_a_message_to_an_untrusted_service_is_not_tried_again(
     assert server.connections == 1
 
 
-def test_a_notice_to_an_untrusted_receiver_waits_for_the_one_who_mends_it() -> None:
+@pytest.mark.parametrize("name", ["webhook", "notify:telegram:1"])
+def test_a_notice_to_an_untrusted_receiver_waits_for_the_one_who_mends_it(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """It is not lost, and the receiver is asked seldom."""
+    monkeypatch.setenv("TOKEN", SECRET)
 
     async def deliver(url: str) -> None:
-        hook = WebhookSettings(url=url, secret="env:HOOK")
-        webhook = Webhook(hook, key_of(SECRET), Clock())
+        settings = ChannelSettings(
+            webhook=WebhookSettings(url=url, secret="env:TOKEN"),
+            telegram=TelegramSettings(token="env:TOKEN", api_url=url),
+        )
+        channel = open_channel(name, Settings(channels=settings), sqlite_database)
         try:
-            await webhook.deliver(Notification("id", "task.failed", 0, None))
+            await channel.deliver(Notification("id", TEST_NOTICE, 0, None))
         finally:
-            await webhook.close()
+            await channel.close()
 
     with untrusted_server() as server, pytest.raises(DeliveryError) as raised:
         asyncio.run(deliver(server.url))
