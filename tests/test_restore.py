@@ -1,5 +1,7 @@
 """A restored database repeats nothing by itself: what it holds goes on when a person says so."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -172,6 +174,22 @@ def test_a_backup_with_another_schema_is_not_restored(
     with pytest.raises(StoreError, match=r"did not make.*(quiet|more|approvals).*nothing was"):
         restore.restore(sqlite_database, file)
     assert list(tmp_path.glob("*.replaced*")) == []
+
+
+def test_a_trigger_under_a_name_of_sqlite_is_not_restored(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """SQLite runs a trigger whatever it is called, also by a name that is for its own tables."""
+    file = backed_up(sqlite_database, tmp_path)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
+            "CREATE TRIGGER quiet AFTER INSERT ON approvals BEGIN DELETE FROM approvals; END;"
+            "PRAGMA writable_schema = 1;"
+            "UPDATE sqlite_master SET name = 'sqlite_quiet', sql = replace(sql, 'quiet', 'sqlite_quiet')"
+            " WHERE name = 'quiet'"
+        )
+    with pytest.raises(StoreError, match="trigger sqlite_quiet of approvals; nothing was"):
+        restore.restore(sqlite_database, file)
 
 
 @pytest.mark.parametrize("revision", [RELEASED[0], RELEASED[-1]])

@@ -164,8 +164,12 @@ def foreign_objects(database: Database) -> list[str]:
 
 def _declared(connection: Connection) -> dict[tuple[str, str, str], str]:
     rows = connection.query("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    # SQLite makes its own tables and indexes: of statistics, of sequences, of keys.
-    return {row[:3]: " ".join((row[3] or "").split()) for row in rows if row[1][:7] != "sqlite_"}
+    # SQLite makes its own tables and indexes: of statistics, of sequences, of keys. It makes no triggers.
+    return {
+        row[:3]: " ".join((row[3] or "").split())
+        for row in rows
+        if row[0] not in ("table", "index") or not row[1].startswith("sqlite_")
+    }
 
 
 def _upgrade_sqlite(database: Database, path: Path, older_workers: OlderWorkers) -> None:
