@@ -65,8 +65,7 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
-    # The definition of a link's target would not be shown, and a stranger could hide text in it.
-    return parser.enable(["table", "strikethrough"]).disable("reference")
+    return parser.enable(["table", "strikethrough"])
 
 
 def _blocks(node: "SyntaxTreeNode", depth: int) -> Iterator[Block]:

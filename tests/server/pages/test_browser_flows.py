@@ -129,12 +129,12 @@ def test_an_ordinary_payment_is_shown_in_full(
     with viewing(browser, running) as viewer:
         card = viewer.open("/").locator(f'[data-question="{question}"]')
         expect(card.get_by_role("heading")).to_have_text("Pay invoice 4711?")
-        expect(card.locator(".formatted strong")).to_have_text("249.50 EUR")
+        expect(card.locator(".formatted strong")).to_have_text("**249.50 EUR**")
         lines = card.locator(".formatted").inner_text().splitlines()
         assert [line for line in lines if line] == [
-            "Amount: 249.50 EUR",
+            "Amount: **249.50 EUR**",
             "Due: tomorrow",
-            "• checked",
+            "- checked",
         ]
         expect(card.get_by_text("DE02120300000000202051")).to_be_visible()
 

@@ -91,6 +91,20 @@ def test_a_tap_hits_what_was_in_view(
     assert [_status(client, each) for each in (viewed, added)] == ["approved", "pending"]
 
 
+def test_a_stub_says_what_was_decided(
+    browser: Browser, running: Running, client: httpx.Client
+) -> None:
+    """The question of a task's page was answered elsewhere: its place shows the decision."""
+    question = _ask(client)
+    task = client.get(f"/api/v1/approvals/{question}").json()["task"]
+    with viewing(browser, running) as viewer:
+        page = viewer.open(f"/tasks/{task}")
+        expect(_card(page, question)).to_be_visible()
+        _deny(client, question)
+        expect(page.locator("[data-stub]")).to_contain_text("Pay invoice 4711")
+        expect(page.locator("[data-stub]")).to_contain_text("denied by owner")
+
+
 @SIZES
 def test_what_appears_above_moves_nothing_in_view(
     browser: Browser, running: Running, client: httpx.Client, size: dict[str, int]

@@ -87,10 +87,8 @@
   }
 
   // ---- Merging the new content into what is shown ----
-  let incoming = null;
   function show(next) {
     if (!next.getElementById("main")) return;
-    incoming = next;
     document.title = next.title;
     for (const name of ["tasks", "every"]) {
       if (body.dataset[name] === next.body.dataset[name]) continue;
@@ -180,18 +178,27 @@
     if (![node, ...node.querySelectorAll(ENTRIES)].some(isHeld) && !node.querySelector("[data-stub]")) return node.remove();
     const stub = document.createElement(node.nodeName), heading = node.querySelector("h2, h3, .name");
     const question = node.matches("[data-question]") ? node : node.querySelector("[data-question]");
-    const id = question && question.dataset.question, decided = id && incoming.getElementById("decided-" + id);
+    const address = question && "/questions/" + encodeURIComponent(question.dataset.question);
     const typed = [...node.querySelectorAll("input[type=text], textarea")].filter((field) => field.value !== field.defaultValue);
     stub.className = (node.matches(".row") ? "row" : "card") + " stub";
     stub.dataset.stub = "";
     stub.tabIndex = -1;
     stub.style.height = node.getBoundingClientRect().height + "px";
-    write(stub, "p", decided ? decided.dataset.text : (heading ? heading.textContent + "\n" : "") + "This no longer waits for you.");
+    if (heading) write(stub, "p", heading.textContent);
+    const ending = write(stub, "p", "This no longer waits for you.");
+    if (question) tell(ending, address);
     for (const field of typed) write(stub, "p", "You had typed: " + field.value);
-    if (id) write(stub, "a", "See the question").href = "/questions/" + encodeURIComponent(id);
+    if (question) write(stub, "a", "See the question").href = address;
     write(stub, "button", "Hide").addEventListener("click", () => { steadily(() => stub.remove()); isFocusLost = false; });
     stubs.set(node, stub);
     node.replaceWith(stub);
+  }
+  async function tell(ending, address) {
+    try {
+      const page = new DOMParser().parseFromString(await (await fetch(address)).text(), "text/html");
+      const decision = page.querySelector("[data-decision]");
+      if (decision) ending.textContent = decision.textContent;
+    } catch { /* That it no longer waits is true as well. */ }
   }
   function write(parent, name, text) {
     const element = document.createElement(name);

@@ -1,14 +1,20 @@
 """How templates write texts: code, names that may break, and durations that may not."""
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agent.core.escape import harmless
 from agent.server.pages.framework.templates import (
     breakable,
     dollars,
     duration,
     headed,
+    marked,
     one_line,
     sentence,
     tool_answer,
@@ -81,18 +87,37 @@ def test_a_message_becomes_a_sentence() -> None:
     ("message", "shown"),
     [
         ("Pay <b>?", ("Pay &lt;b&gt;?", "")),
-        ("Pay?\nnow\nor never", ("Pay?", "<p>now\nor never</p>")),
-        ("a\n1. b\n2. `c`", ("a", '<p>1. b</p><p class="tight">2. <code>c</code></p>')),
-        # What a stranger writes can neither hide nor pretend to be another address.
-        ("a\n[b]: c", ("a", "<p>[b]: c</p>")),
-        ("a\n[b](javascript:c)", ("a", "<p>[b](javascript:c)</p>")),
+        ("Pay?\n\nnow\nor **never**", ("Pay?", "now\nor <strong>**never**</strong>")),
         (
-            "[bank.example](https://evil.example)",
-            ('bank.example (<a href="https://evil.example">https://evil.example</a>)', ""),
+            "a\n# b\n1. `c`\n- _d_",
+            ("a", "<strong># b</strong>\n1. <code>`c`</code>\n- <em>_d_</em>"),
         ),
-        ('a\n<img src="x">\u202e', ("a", "<p>&lt;img src=&#34;x&#34;&gt;\\u202e</p>")),
+        ("a\n```x\n**b**\n```\nc", ("a", "<code>```x\n**b**\n```</code>\nc")),
+        # Parts of names and of sums are no marks.
+        ("Delete __init__.py and a_b_c?", ("Delete __init__.py and a_b_c?", "")),
+        ("Pay 2*3*4, or ~~35~~ 99?", ("Pay 2*3*4, or ~~35~~ 99?", "")),
+        # What a stranger writes can neither hide nor pretend to be another address.
+        ("a\n[b](javascript:c)", ("a", "[b](javascript:c)")),
+        (
+            "[bank.example](https://evil.example/?a&b).",
+            (
+                '[bank.example](<a href="https://evil.example/?a&amp;b">https://evil.example/?a&amp;b</a>).',
+                "",
+            ),
+        ),
+        ('a\n<img src="x">\u202e', ("a", "&lt;img src=&#34;x&#34;&gt;\\u202e")),
     ],
 )
 def test_the_text_of_a_question_is_formatted(message: str, shown: tuple[str, str]) -> None:
-    """Its first line is a heading, its lines stay, and all of it is shown."""
+    """Its first line is a heading, its lines stay, and what is marked looks so."""
     assert headed(message) == shown
+
+
+@given(
+    st.sampled_from(["", "https://a", "```\n"]),
+    st.text(st.sampled_from("a1 _*`#~->|.:/[](){}<&;\\\n\"'@\u202e")),
+)
+def test_a_formatted_text_has_all_of_its_characters(start: str, rest: str) -> None:
+    """Whatever the marks are: without the tags it is what was written."""
+    text = start + rest
+    assert unescape(re.sub("<[^>]*>", "", marked(text))) == harmless(text)
