@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from agent.core import waits
 from agent.core.ids import new_id
-from agent.core.state_machine import StepStatus
+from agent.core.state_machine import CallStatus, StepStatus
 from agent.core.waits import Items
 from agent.store.db.database import Connection
 from agent.store.engine import attempt_reads, lineage
@@ -247,7 +247,12 @@ def _check_fit(
     misfits = Misfits(old.graph, graph, new.task.workflow_version)
     misfits.add_kept(succeeded, kept_names)
     if new.retries is not None:
-        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names)
+        unknown = {
+            old.graph.steps[call.step_index].name
+            for call in lineage.calls_of(tx, old.task.id)
+            if call.status == CallStatus.UNKNOWN and call.on_unknown != "retry"
+        }
+        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names, unknown)
     misfits.refuse()
 
 

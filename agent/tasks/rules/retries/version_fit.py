@@ -179,8 +179,16 @@ class Misfits:
                 names = ", ".join(missing)
                 self._found[name] = f"it succeeded, and now depends on {names}, which has to run"
 
-    def add_acted(self, acted: Iterable[tuple[str, str, bool]], kept: Collection[str]) -> None:
-        """Note steps (name, kind, whether an item) that have acted and would not find their calls."""
+    def add_acted(
+        self,
+        acted: Iterable[tuple[str, str, bool]],
+        kept: Collection[str],
+        unknown: Collection[str],
+    ) -> None:
+        """Note steps (name, kind, whether an item) that have acted and would not find their calls.
+
+        One of `unknown` has a call whose result is unknown: a definition that only reads would never come to it.
+        """
         for name, kind, is_item in acted:
             if name in kept or name in self._found:
                 continue
@@ -194,6 +202,15 @@ class Misfits:
                 self._found[name] = "its items have acted, and it has none in that version"
             elif not is_item and new.fanout is not None:
                 self._found[name] = "it has acted, and is now a group of items"
+            elif name in unknown and self._only_reads_now(name):
+                self._found[name] = (
+                    "whether its effect happened is unknown, and it only reads in that version:"
+                    " `agent resolve` records what became of it"
+                )
+
+    def _only_reads_now(self, name: str) -> bool:
+        before, after = (graph.steps[graph.index_of[name]] for graph in (self._old, self._new))
+        return _can_act(before) and not _can_act(after)
 
     def refuse(self) -> None:
         """Raise `RefusedError` with every difference, if there is one."""

@@ -13,7 +13,7 @@ from agent.tasks.errors import NotFoundError, RefusedError
 from agent.tasks.operator import newer_versions
 from agent.tasks.state.graph_cache import GraphCache
 from agent.workflows.graph import Fanout, Graph, Step
-from tests.support.approvals import caller
+from tests.support.approvals import caller, resolve
 from tests.support.child_tasks import register
 from tests.support.engine import Hand, graph, other, step
 from tests.support.interventions import intend
@@ -157,6 +157,21 @@ def test_an_unknown_effect_is_found_by_its_step(hand: Hand) -> None:
     again = _latest(hand, task_id, new)
     (inherited,) = hand.claimed("pay", again).calls
     assert inherited.attempt == 0 and inherited.status == "unknown"
+
+
+def test_an_unknown_effect_is_not_left_behind_by_a_step_that_only_reads(hand: Hand) -> None:
+    """Such a step never comes to its recorded calls: a person says first what became of the effect."""
+    sends = {"post": "https://example.org/pay"}
+    task_id = hand.start(graph(other("pay", "http", config=sends)))
+    call = intend(hand, hand.claimed("pay"))
+    hand.settle({"pay": Waiting(UnknownCall(call))})
+    hand.operator.cancel(task_id)
+    hand.skip(3600)
+    register(hand, graph(other("pay", "http", config={"get": "https://example.org/pay"})))
+    with pytest.raises(RefusedError, match="'pay': whether its effect happened is unknown, and it"):
+        hand.operator.retry(task_id, is_latest=True)
+    resolve(hand.database, task_id, "pay", "done")
+    assert hand.operator.retry(task_id, is_latest=True).is_changed
 
 
 def test_a_step_that_acted_cannot_be_renamed(hand: Hand) -> None:
