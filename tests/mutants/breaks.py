@@ -1291,8 +1291,8 @@ MUTANTS: Final = (
         "a late outcome writes state",
         "a worker that lost its claim changes a value",
         "agent/tasks/rules/settlement.py",
-        '        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})\n',
-        '        locked.emit("step.abandoned", None, {**data, "attempt": claim.attempt})\n'
+        '            locked.emit("step.abandoned", None, data)\n',
+        '            locked.emit("step.abandoned", None, data)\n'
         "        if state is not None and step is not None:\n"
         "            state.settle(locked, step, outcome.state)\n",
     ),
