@@ -6,6 +6,7 @@ calls still resolve their rows of the ledger, and the event `step.abandoned` rec
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.clock import SECOND
 from agent.core.ids import random_fraction
@@ -33,7 +34,12 @@ from agent.tasks.rules.state_writes import LockedState
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
+from agent.workflows.graph import RetryPolicy
 
+PATIENT_ATTEMPTS: Final = 10
+"""Of a step that did not reach its remote, by the default policy: about seven minutes."""
+_UNREACHED: Final = frozenset({"refused", "dns", "no_cluster"})
+"""Codes of errors after which nothing can have been sent."""
 CHILD_CHECK_US = 15 * SECOND
 """How often a step checks its child by itself; the child's end wakes it at once."""
 
@@ -174,10 +180,15 @@ def retry_or_fail(locked: LockedTask, step: StepRow, outcome: Retry) -> None:
     the step's `on_unknown`. It may use recorded results and ask, but not act (`steps.attempt.attempt_limits`).
     """
     failures = step.failures + (0 if outcome.is_unknown else 1)
-    if step.attempt >= step.max_attempts and not outcome.is_unknown:
-        transitions.fail(locked, step, outcome.error.of_last_attempt(step.max_attempts))
-        return
     policy = locked.definition(step).retry
+    if step.attempt >= step.max_attempts and not outcome.is_unknown:
+        # Nothing was sent: another attempt is safe, and a step that does not say how often it is tried
+        # waits for its remote to come back.
+        is_unreached = outcome.error.kind == "transport" and outcome.error.code in _UNREACHED
+        if not is_unreached or policy != RetryPolicy() or step.attempt >= PATIENT_ATTEMPTS:
+            transitions.fail(locked, step, outcome.error.of_last_attempt(step.max_attempts))
+            return
+        step.max_attempts = step.attempt + 1
     seconds = policy.delay_after(step.attempt, random_fraction(), outcome.delay_seconds)
     wake_at = locked.now + int(seconds * SECOND)
     transitions.retry(locked, step, outcome.error, wake_at, failures)
