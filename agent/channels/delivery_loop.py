@@ -73,6 +73,7 @@ class DeliveryLoop:
         self._owner = new_id()
         self._owned_until = 0
         self._position: LogPosition | None = None
+        self._opening: tuple[LogPosition, list[Notification]] | None = None
         self._saved_at = 0
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"channel-{channel.name}")
@@ -131,10 +132,14 @@ class DeliveryLoop:
 
     async def _begin(self) -> float | None:
         """Deliver the open questions to a new channel; return the delay after a failure."""
-        position, questions = await self._call(self._open_questions)
-        for notification in questions:
-            if (pause := await run_to_end(self._attempt(notification))) is not None:
+        # Kept through failures: what happens meanwhile follows once the questions are delivered.
+        if self._opening is None:
+            self._opening = await self._call(self._open_questions)
+        position, questions = self._opening
+        while questions:
+            if (pause := await run_to_end(self._attempt(questions[0]))) is not None:
                 return pause
+            del questions[0]
         await self._call(partial(self._move_to, position))
         return None
 

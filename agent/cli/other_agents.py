@@ -42,6 +42,21 @@ def no_agent(settings: "Settings", does: str = "") -> str:
     )
 
 
+def require_agent(settings: "Settings") -> None:
+    """Refuse a directory in which no agent was set up."""
+    from agent.cli.errors import CommandError, Exit
+
+    if not is_agents(settings):
+        raise CommandError(
+            f"{none_in(settings)}; `{invocation.program()} init` creates one here", Exit.NO_DATABASE
+        )
+
+
+def none_in(settings: "Settings") -> str:
+    """Return that no agent was set up in this directory, and which there are elsewhere."""
+    return f"there is no agent in {settings.base} or above{elsewhere(settings, has_last=True)}"
+
+
 def open_database(settings: "Settings") -> "Database":
     """Open the local database; where there is none, the error names the agents elsewhere."""
     from agent import bootstrap

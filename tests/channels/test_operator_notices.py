@@ -75,6 +75,21 @@ def test_a_notice_that_did_not_arrive_is_sent_again_and_holds_up_no_other_addres
     assert set(_texts(apprise)) == {text}
 
 
+def test_what_fails_before_the_first_notice_arrives_is_sent_after_it(
+    engine: Engine, open_channels: Open, apprise: AppriseReceiver, tmp_path: Path
+) -> None:
+    """A new address gets the questions that are open, then all that happened since."""
+    asked(engine, gated("pay", token()))
+    apprise.status = 500
+    notify = NotifySettings(operator=["apprise:env:ALERTS"])
+    open_channels(Settings(base=tmp_path, notify=notify))
+    eventually(lambda: len(apprise.received) == 1)
+    task = engine.run(graph(step("bad", "fail")), "failed")
+    apprise.status = 200
+    eventually(lambda: f"agent show {task['id'][-8:]}" in _texts(apprise)[-1])
+    assert MESSAGE in _texts(apprise)[-2]
+
+
 def _failures(engine: Engine) -> int:
     with engine.database.connect("reader") as connection:
         return sum(cursor.failures for cursor in store.cursors(connection))

@@ -73,6 +73,7 @@ def test_an_unsafe_address_is_refused(tmp_path: Path) -> None:
 def test_tokens_by_command(tmp_path: Path) -> None:
     """A token is printed once, listed without its text, and revoked."""
     cli = Cli(tmp_path)
+    cli("init")
     made: Any = cli("token", "create", "phone", "--scope", "approve", "--json").json
     assert made["token"] not in (tmp_path / "data" / "tokens.json").read_text()
     listed = cli("token", "list", "--json")

@@ -55,18 +55,18 @@ def open_dashboard(
 
 def _local_link(name: str, scopes: list[str], seconds: int) -> tuple[str, str]:
     """Return a link to the agent of this machine, and the name of its session."""
+    from agent.cli import other_agents
     from agent.cli.output import terminal
     from agent.daemon.instance_file import running_instance
     from agent.server.access.one_time_links import new_link
 
     settings = session.settings()
+    other_agents.require_agent(settings)
     instance = running_instance(settings.home)
     bound_url = None if instance is None else instance.api
     link, session_name = new_link(settings, name, scopes, seconds=seconds, bound_url=bound_url)
     session.audit("open", session_name, scopes=scopes)
     if instance is None:
-        from agent.cli import other_agents
-
         terminal.note(other_agents.no_agent(settings, "starts it"))
     return link, session_name
 

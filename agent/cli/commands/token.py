@@ -35,10 +35,12 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a token and print it once."""
+    from agent.cli import other_agents
     from agent.cli.output import terminal
     from agent.core.clock import SECOND, Clock, to_iso
 
     session.require_person("create a token")
+    other_agents.require_agent(session.settings())
     now = Clock().now()
     ends = None if expires is None else to_iso(now + int(duration_seconds(expires) * SECOND))
     token = _tokens().create(name, scope, to_iso(now), ends)

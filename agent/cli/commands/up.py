@@ -36,18 +36,14 @@ def _require_place() -> None:
     import sys
 
     from agent.cli import other_agents
-    from agent.cli.errors import CommandError
 
     settings = session.settings()
-    if other_agents.is_agents(settings):
-        return
-    text = f"there is no agent in {settings.base} or above{other_agents.elsewhere(settings, has_last=True)}"
-    if sys.stdin.isatty():
+    if sys.stdin.isatty() and not other_agents.is_agents(settings):
         import typer
 
-        if typer.confirm(f"{text}. Create one here?"):
+        if typer.confirm(f"{other_agents.none_in(settings)}. Create one here?"):
             return
-    raise CommandError(f"{text}; `{invocation.program()} init` creates one here")
+    other_agents.require_agent(settings)
 
 
 def worker() -> None:

@@ -85,10 +85,11 @@ def test_in_another_directory(cli: Cli) -> None:
         for command in ("tasks", "doctor"):
             result = other.run_any(command)
             assert runs in result.out + result.err
-        assert runs in other("up", code=2).err
+        for arguments in (["up"], ["open"], ["token", "create", "phone", "--scope", "read"]):
+            assert runs in other(*arguments, code=5).err
         assert list(other.directory.iterdir()) == []
         assert cli("--config", str(config), "status", "--pid").out == f"{process.pid}\n"
-    assert f"the one used last is in {cli.directory}" in other("up", code=2).err
+    assert f"the one used last is in {cli.directory}" in other("up", code=5).err
     other("init")
     assert "used last" not in other("status", code=3).out
 
@@ -100,7 +101,7 @@ def test_up_asks_before_it_creates_an_agent(cli: Cli) -> None:
     try:
         terminal.expect("Create one here?")
         terminal.type("n")
-        assert terminal.wait() == 2
+        assert terminal.wait() == 5
     finally:
         terminal.close()
     assert not (cli.directory / "data").exists()
