@@ -97,7 +97,7 @@ def failure(error: BaseException, host: str, phase: str, *, is_sent: bool) -> Ex
     return DefiniteFailure(
         f"the connection to {host} failed{during}: {everywhere.redact(_reason(cause))}; the mail was"
         " not sent",
-        code="transport",
+        code="refused" if isinstance(cause, ConnectionRefusedError) else "transport",
         kind="transport",
     )
 

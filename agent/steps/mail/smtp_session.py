@@ -186,7 +186,7 @@ class SmtpSession:
                 may_be_plain_in_private=True,
             )
         except UnresolvedServerError as error:
-            raise DefiniteFailure(str(error), code="transport", kind="transport") from None
+            raise DefiniteFailure(str(error), code="dns", kind="transport") from None
         except ServerAddressError as error:
             raise DefiniteFailure(
                 str(error), code="address_refused", kind="denied", may_retry=False

@@ -250,9 +250,9 @@ def test_a_server_that_is_not_there_is_retried() -> None:
     """A refused connection and a name without an address are definite failures."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        outcome = retried(send(taken.getsockname()[1]), "transport")
+        outcome = retried(send(taken.getsockname()[1]), "refused")
     assert "the connection to 127.0.0.1 failed: Connection refused" in outcome.error.message
-    outcome = retried(send(25, settings={"host": "mail.invalid"}), "transport")
+    outcome = retried(send(25, settings={"host": "mail.invalid"}), "dns")
     assert "mail.invalid cannot be resolved" in outcome.error.message
 
 
