@@ -25,7 +25,7 @@ async def post(ctx: StepContext, url: str) -> object:
         with urllib.request.urlopen(request) as answer:
             return int(answer.status)
 
-    return await ctx.call("post", {"post": url}, lambda: asyncio.to_thread(send), timeout=20)
+    return await ctx.call("post", {"post": url}, lambda: asyncio.to_thread(send), timeout=15)
 
 
 async def pass_on(ctx: StepContext) -> str:
