@@ -9,6 +9,9 @@ import httpx
 import pytest
 
 from tests.server.routes.test_work import call, claim, start
+from tests.support import page_forms
+from tests.support.browser import sign_in
+from tests.support.mcp_client import McpClient, over_http
 from tests.support.server import Running, wait_for
 
 WORKED = """
@@ -35,6 +38,20 @@ WAYS: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
     "deny an approval": ("/approvals/{gate}/deny", None),
 }
 """The doors of the API: the path, and a body that fits the question."""
+TOOLS: Final[dict[str, dict[str, Any]]] = {
+    "answer": {"approval_id": "{asked}", "value": "a"},
+    "deny": {"approval_id": "{gate}"},
+    "defer": {"approval_id": "{asked}", "seconds": 60},
+    "approve": {"approval_id": "{gate}"},
+    "resume_work": {"work_id": "{work}", "value": "a"},
+}
+"""The doors of MCP: the tools that decide, and their arguments."""
+FORMS: Final[dict[str, dict[str, str]]] = {
+    "/questions/{asked}/answer": {"decision": "answer", "choice": "0"},
+    "/questions/{gate}/answer": {"decision": "approve"},
+    "/questions/{gate}/defer": {"seconds": "3600"},
+}
+"""The doors of the pages: the address, and the fields."""
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +64,16 @@ def clients(running: Running) -> Iterator[dict[str, httpx.Client]]:
         }
 
 
-def _is_allowed(scope: str, who: list[str]) -> bool:
+def _is_allowed(scope: str, who: list[str], channel: str = "api") -> bool:
     may_approve = scope in ("approve", "admin")
-    return may_approve and (not who or bool({"api", f"api:{scope}"} & set(who)))
+    return may_approve and (not who or bool({channel, f"{channel}:{scope}"} & set(who)))
+
+
+def _filled(arguments: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
+    return {
+        name: value.format(**ids) if isinstance(value, str) else value
+        for name, value in arguments.items()
+    }
 
 
 def _asked(
@@ -73,6 +97,13 @@ def _asked(
     return {"asked": asked, "work": work["id"], "gate": gate["id"]}
 
 
+def _are_open(clients: dict[str, httpx.Client], ids: dict[str, str]) -> bool:
+    asked, gate = (
+        clients["read"].get(f"/api/v1/approvals/{ids[name]}").json() for name in ("asked", "gate")
+    )
+    return bool(asked["status"] == gate["status"] == "pending")
+
+
 @pytest.mark.parametrize("who", WHO, ids=str)
 def test_only_who_may_answer_lets_a_step_go_on(
     running: Running, clients: dict[str, httpx.Client], who: list[str]
@@ -85,9 +116,7 @@ def test_only_who_may_answer_lets_a_step_go_on(
             answered = clients[scope].post("/api/v1" + path.format(**ids), json=body)
             assert answered.status_code == 403, (scope, path, answered.text)
             refused += 1
-    for name in ("asked", "gate"):
-        question = clients["read"].get(f"/api/v1/approvals/{ids[name]}").json()
-        assert question["status"] == "pending"
+    assert _are_open(clients, ids)
     allowed = [scope for scope in SCOPES if _is_allowed(scope, who)]
     assert refused == (len(SCOPES) - len(allowed)) * len(WAYS)
     for scope in allowed[:1]:
@@ -99,6 +128,50 @@ def test_only_who_may_answer_lets_a_step_go_on(
         assert (decision["by"], decision["channel"], decision["value"]) == (scope, "api", "b")
         assert clients[scope].post(address, json={"value": "b"}).status_code == 409
         assert claim(clients["work:*"], "decided")["answer"]["by"] == scope
+
+
+@pytest.mark.parametrize("who", WHO, ids=str)
+def test_mcp_has_no_other_door(
+    running: Running, clients: dict[str, httpx.Client], who: list[str]
+) -> None:
+    """Each tool that decides refuses the same callers as the API; an answer is recorded as one of MCP."""
+    ids = _asked(running, clients, who, ["a", "b"])
+    for scope in sorted(SCOPES, key=lambda scope: _is_allowed(scope, who, "mcp")):
+        token = clients[scope].headers["Authorization"].removeprefix("Bearer ")
+        with McpClient(over_http(running.server.url, token)) as client:
+            if not _is_allowed(scope, who, "mcp"):
+                for tool, arguments in TOOLS.items():
+                    refusal = client.refused(tool, **_filled(arguments, ids))
+                    assert "scope" in refusal or "may not answer" in refusal, (scope, refusal)
+                assert _are_open(clients, ids), scope
+                continue
+            assert "one of a, b" in client.refused("resume_work", work_id=ids["work"], value="c")
+            client.call("resume_work", **_filled(TOOLS["resume_work"], ids))
+            decision = clients["read"].get(f"/api/v1/approvals/{ids['asked']}").json()["decision"]
+            assert (decision["by"], decision["channel"]) == (scope, "mcp")
+            break
+
+
+@pytest.mark.parametrize("who", [*WHO, ["page"]], ids=str)
+def test_pages_have_no_other_door(
+    running: Running, clients: dict[str, httpx.Client], who: list[str]
+) -> None:
+    """Each form that decides refuses the same callers as the API, with the session of a browser."""
+    ids = _asked(running, clients, who, ["a", "b"])
+    scopes = set(SCOPES) - {"work:*"}
+    for scope in sorted(scopes, key=lambda scope: _is_allowed(scope, who, "page")):
+        with running.client("") as visitor:
+            visitor.cookies.set(running.server.cookie, sign_in(running, scope))
+            answers = [
+                page_forms.send(visitor, address.format(**ids), **fields).status_code
+                for address, fields in FORMS.items()
+            ]
+            if _is_allowed(scope, who, "page"):
+                asked = clients["read"].get(f"/api/v1/approvals/{ids['asked']}").json()
+                assert asked["decision"]["channel"] == "page"
+                break
+            assert answers == [403] * len(FORMS), scope
+            assert _are_open(clients, ids), scope
 
 
 def test_work_goes_on_without_an_answer_where_the_question_takes_any_text(
