@@ -728,6 +728,20 @@ MUTANTS: Final = (
         "if foreign := migrate.foreign_objects(copy)[:0]:",
     ),
     Mutant(
+        "callers wait for a worker that has ended",
+        "a request in flight when the database is gone gets no answer until the server cuts it off",
+        "agent/tasks/worker/worker.py",
+        "callers.fail(error)",
+        "assert callers",
+    ),
+    Mutant(
+        "a step waits for its remote although it says how often it is tried",
+        "a step with max_attempts 1 is tried ten times where its remote refuses the connection",
+        "agent/tasks/rules/settlement.py",
+        "not is_unreached or policy != RetryPolicy() or",
+        "not is_unreached or",
+    ),
+    Mutant(
         "a fenced worker enrolls again",
         "a worker that an upgrade has fenced returns with its old version",
         "agent/tasks/commit/session.py",
