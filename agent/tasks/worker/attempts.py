@@ -21,7 +21,7 @@ from agent.tasks.worker.health import Health
 
 log = structlog.get_logger(__name__)
 
-RETURN_SECONDS: Final = 1.0
+RETURN_SECONDS: Final = 15.0
 """How long a step rests that is claimed while a thread of its last attempt runs."""
 
 current_attempt: ContextVar[AttemptInput] = ContextVar("current_attempt")

@@ -121,6 +121,8 @@ def test_a_step_that_is_claimed_again_beside_its_thread_is_returned(checked: Dat
         eventually(lambda: "step.returned" in engine.types(task_id))
         assert len(runs[gate.name]) == 1
         gate.open()
+        eventually(lambda: engine.worker.running == 0)
+        engine.skip(20)
         engine.wait(task_id, "succeeded")
         assert len(runs[gate.name]) == 2
     finally:
