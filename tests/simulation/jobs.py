@@ -6,13 +6,13 @@ running a function. Faults of the agent's machine do not touch jobs; each has it
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent.config.executors import JobSettings, ProcessSettings
 from agent.steps.attempt.services import Execution, Services
-from agent.steps.executors import job_objects, job_runner
+from agent.steps.executors import job_objects, job_runner, remote
 from agent.steps.executors.job_objects import JobObjects
 from agent.steps.executors.launcher import LaunchedJob
 from agent.steps.executors.process import PythonExecution
@@ -21,7 +21,8 @@ from agent.steps.types.attempt_input import Signals
 from agent.steps.types.errors import DefiniteFailure
 from agent.steps.types.outcome import Failed, Outcome, Paused, Retry, Returned, StepError, Succeeded
 from agent.store.artifacts import job_paths
-from agent.store.db.database import Database
+from agent.store.db.database import Database, StoreError
+from agent.store.db.dialect import Fault
 from agent.tasks.worker.worker import Worker
 from tests.simulation import step_processes
 from tests.simulation.loop import Process, current_process
@@ -75,6 +76,17 @@ class MemoryObjects:
             inner = [each[len(address) + 1 :] for each in self._found if each.startswith(address)]
             return sorted({each.partition("/")[0] for each in inner})
 
+    def check(self, address: str, _: Any = None) -> None:
+        """Raise `StoreError` where the store does not answer."""
+        try:
+            self.read(address)
+        except OSError as problem:
+            raise StoreError(Fault.UNREACHABLE, str(problem)) from None
+
+    async def call_async(self, function: Callable[[], None], _seconds: float) -> None:
+        """Call the store, in the place of its circuit breaker, which needs threads."""
+        function()
+
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
         """Take some time; while the store is away a request is lost on its way, or its answer is."""
@@ -108,7 +120,8 @@ class JobWorld:
         """Let the agent's half and the jobs use this store, and jobs act on this world."""
         of_objects: Any = job_objects
         of_jobs: Any = job_runner
-        before = of_objects.objects, of_jobs.Job, of_jobs.own_process
+        of_remote: Any = remote
+        before = of_objects.objects, of_jobs.Job, of_jobs.own_process, of_remote.objects
         world = self
 
         class SimulatedJob(job_runner.Job):
@@ -117,12 +130,13 @@ class JobWorld:
             async def _attempt(self) -> Outcome:
                 return await world.act(self._objects, self._spec, self._signals)
 
-        of_objects.objects, of_jobs.Job, of_jobs.own_process = self._objects, SimulatedJob, dict
+        of_jobs.Job, of_jobs.own_process = SimulatedJob, dict
+        of_objects.objects = of_remote.objects = self._objects
         try:
             with step_processes.installed(self._machine):
                 yield
         finally:
-            of_objects.objects, of_jobs.Job, of_jobs.own_process = before
+            of_objects.objects, of_jobs.Job, of_jobs.own_process, of_remote.objects = before
 
     def attach(self, worker: Worker) -> None:
         """Give a worker the executors `job` and `process`."""
@@ -134,7 +148,9 @@ class JobWorld:
         if executor["name"] == "process":
             return PythonExecution(PROCESSES, {}, services)
         stores: Any = SimpleNamespace(
-            timeout_seconds=STORE_TIMEOUT_SECONDS, options=lambda _url: None
+            timeout_seconds=STORE_TIMEOUT_SECONDS,
+            options=lambda _url: None,
+            breaker=lambda _url: self._objects,
         )
         return RemoteExecution("job", kind, {}, self, SETTINGS, JobStore(STORE_URL, stores))
 
@@ -144,6 +160,11 @@ class JobWorld:
         with database.connect("reader") as connection:
             task_ids = [task_id for (task_id,) in connection.query("SELECT id FROM tasks")]
             removed = job_paths.of_tasks(connection, task_ids)
+            defects = connection.query(
+                "SELECT e.data FROM events AS e JOIN tasks AS t ON t.id = e.task_id"
+                " WHERE e.type IN ('step.retried', 'step.failed') AND t.workflow_name LIKE 'job%'"
+                ' AND e.data LIKE \'%"code": "exception"%\' ORDER BY e.id'
+            )
             silent = connection.query(
                 "SELECT replace(c.id, '-', '') FROM events AS e JOIN tool_calls AS c"
                 " ON c.step_id = e.step_id AND c.attempt = e.attempt"
@@ -152,6 +173,7 @@ class JobWorld:
             )
         known = {call.call_id.replace("-", "") for call in removed}
         problems = [f"nothing removes the objects of job {lease}" for lease in words.keys() - known]
+        problems += [f"no code of a job raises, and a defect did: {data}" for (data,) in defects]
         # A store that was away excuses silence.
         if not self._machine.scenario.jobs.get("outages"):
             problems += [

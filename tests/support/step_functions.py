@@ -98,11 +98,14 @@ def call_stubbornly(ctx: BlockingContext, gate: str) -> Any:
     return ctx.call("pay", {"amount": 1}, _gates[gate].block)
 
 
-def heeding(ctx: BlockingContext, gate: str) -> str:
-    """Work in a thread until the engine asks to stop; return that it did."""
+def heeding(ctx: BlockingContext, gate: str, pause_seconds: float = 0.01) -> str:
+    """Work in a thread until the engine asks to stop, and return that it did.
+
+    It looks at the end of each pause.
+    """
     _gates[gate].entered += 1
     while not ctx.should_stop:
-        threading.Event().wait(0.01)
+        threading.Event().wait(pause_seconds)
     runs[gate].append("stopped")
     return "stopped"
 

@@ -15,6 +15,9 @@ from agent.steps.types.outcome import Json, Outcome, Succeeded
 
 T = TypeVar("T")
 
+HEED_SECONDS = 1.0
+"""How long a function in a thread may take to notice that its attempt is over, as `ctx.should_stop` says."""
+
 
 async def run(config: PythonConfig, context: StepContext) -> Outcome:
     """Call the function; as one journaled call with `effect: once`."""
@@ -76,7 +79,8 @@ async def _on_loop(function: Function, keywords: dict[str, Any], context: StepCo
 async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
     """Wait for a thread. After its time it loses its context, and keeps its slot until it ends.
 
-    The engine ends the attempt meanwhile, where nothing can follow but the end of the step.
+    If it does not end soon, the engine ends the attempt meanwhile, where nothing can follow but the end
+    of the step.
     """
     future = context.services.threads.start(function)
     try:
@@ -87,6 +91,7 @@ async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
         context.signals.has_runaway_thread = not future.done()
         if not context.is_interrupted():
             raise
+        await asyncio.wait([future], timeout=HEED_SECONDS)
         if not future.done():
             context.note_outlived()
     result: T = await asyncio.shield(future)

@@ -102,7 +102,7 @@ class Attempts:
         attempt = Attempt(attempt_input, claim_of(attempt_input))
         step_id = attempt_input.step_id
         before = self._outlived.get(step_id) or self._by_step.get(step_id)
-        if before is not None and before.thread is not None:
+        if before is not None and (before.thread or before.signals.has_runaway_thread):
             # This worker had lost its claim on the step, and has another one now.
             self._outlived[step_id] = before
         self._by_step[step_id] = attempt

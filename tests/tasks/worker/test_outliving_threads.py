@@ -43,6 +43,21 @@ def test_a_step_without_another_attempt_fails_at_its_time(start: Start) -> None:
     assert engine.status(failed["id"]) == "failed"
 
 
+def test_a_function_that_heeds_the_end_soon_ends_as_any_attempt(start: Start) -> None:
+    """Clean-up follows it, and no event tells of its thread."""
+    engine, hold, go = start(), Gate(), Gate()
+    flying = step("flying", "heeding", given={"gate": hold.name, "pause_seconds": 0.3})
+    failing = step("failing", "gated_failure", given={"gate": go.name}, retry=ONCE)
+    sweep = step("sweep", "record", after=["flying"], run_on="always", given={"token": hold.name})
+    task_id = engine.submit(graph(flying, failing, sweep))
+    eventually(lambda: hold.entered)
+    go.open()
+    engine.wait(task_id, "failed")
+    assert runs[hold.name][0] == "stopped"
+    assert len(runs[hold.name]) == 2
+    assert "step.abandoned" not in engine.types(task_id)
+
+
 def test_no_other_attempt_starts_while_the_thread_lives(start: Start) -> None:
     """The step says what it waits for, from the end of its time on."""
     engine, gate = start(), Gate()
