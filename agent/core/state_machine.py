@@ -182,6 +182,11 @@ WORK_OPEN: Final = (WorkStatus.QUEUED, *WORK_LEASED, WorkStatus.ASKED)
 """In these a step waits on it."""
 
 
+def shown_step_status(status: str, task_status: str) -> str:
+    """Return a step's status for people: a cancel leaves the steps that had not ended as they are."""
+    return "canceled" if task_status in TASK_ENDED and status not in STEP_ENDED else status
+
+
 class ForbiddenMoveError(Exception):
     """An event is not allowed in the current state: a defect, never a user's mistake."""
 

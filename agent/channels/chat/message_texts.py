@@ -8,6 +8,7 @@ from typing import Any, Final
 from agent.channels.chat import schema_words
 from agent.core import waits
 from agent.core.escape import harmless, harmless_json
+from agent.core.state_machine import shown_step_status
 from agent.core.waits import Signal
 from agent.steps.types.outcome import Json
 from agent.tasks.read_models import listed_waits
@@ -149,11 +150,10 @@ def task(document: dict[str, Json]) -> str:
     """Return a task and its steps."""
     lines = [f"{document['workflow']} {document['id']}: {document['activity']}"]
     lines += filter(None, [retried_words(document)])
-    lines += [
-        f"{MARKS.get(step['status'], '?')} {step['name']} ({step['kind']}): {step['status']}"
-        + (f", attempt {step['attempt']}" if step["attempt"] > 1 else "")
-        for step in document["steps"]
-    ]
+    for step in document["steps"]:
+        status = shown_step_status(step["status"], document["status"])
+        attempt = f", attempt {step['attempt']}" if step["attempt"] > 1 else ""
+        lines.append(f"{MARKS.get(status, '?')} {step['name']} ({step['kind']}): {status}{attempt}")
     if document["output"] is not None:
         lines.append(f"output: {cut(harmless(_json(document['output'])), 500)}")
     if document["error"] is not None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agent.cli import invocation
 from agent.cli.output import task_view, terminal, transcript, wait_view
 from agent.cli.output.terminal import print_line, short
+from agent.core.state_machine import shown_step_status
 from agent.core.waits import headline
 
 MAX_VALUE: Final = 2_000
@@ -44,13 +45,12 @@ class _StepView:
 
     def print_heading(self) -> None:
         document = self._document
-        stopped = [each for each in document["attempts"][-1:] if each["status"] == "canceled"]
-        status = "canceled" if stopped else document["status"]
+        status = shown_step_status(document["status"], document["task_status"])
         title = f"{terminal.marked(status)}: step {document['step']}"
         what = f"({document['kind']}) of task {short(document['task'])}"
         version = f"{document['workflow']} version {document['version']}"
         print_line(f"{title} {what}, {version}", terminal.style_of(status))
-        why = task_view.reason(document, "running")
+        why = task_view.reason(document, document["task_status"])
         if why and document["status"] in ("waiting", "skipped"):
             print_line(f"  {why}")
         for line in task_view.version_lines(document, [document["step"].partition("[")[0]]):

@@ -8,7 +8,7 @@ from agent.cli.output import large_text, terminal, wait_view
 from agent.cli.output.terminal import print_line, short
 from agent.cli.output.transcript import used
 from agent.core import waits
-from agent.core.state_machine import STEP_ENDED
+from agent.core.state_machine import shown_step_status
 from agent.core.waits import Signal, UnknownCall
 from agent.tasks.read_models.task_documents import retried_words
 
@@ -90,11 +90,9 @@ def graph_lines(
 
 
 def _drawn_status(status: str, document: dict[str, Any]) -> str:
-    if document["status"] == "canceled" and status not in STEP_ENDED:
-        return "canceled"
     # The process that ran it has gone.
     is_left = status == "running" and document["activity"] == "waiting for an agent"
-    return "pending" if is_left else status
+    return "pending" if is_left else shown_step_status(status, document["status"])
 
 
 def _shown(steps: list[dict[str, Any]], uncertain: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -164,7 +162,12 @@ def reason(step: dict[str, Any], task_status: str) -> str:
     """Return why a step failed, was skipped, waits or is delayed; else an empty text."""
     if step["status"] == "failed" and step["error"]:
         return terminal.one_line(step["error"]["message"], 200)
-    if step["status"] == "pending" and step["attempt"] > 1 and step["error"]:
+    if (
+        step["status"] == "pending"
+        and step["attempt"] > 1
+        and step["error"]
+        and task_status != "canceled"
+    ):
         left = terminal.seconds_until(step["wake_at"])
         soon = f"in {terminal.duration(left)}, " if left else ""
         return f"{soon}after {terminal.one_line(step['error']['message'], 200)}"

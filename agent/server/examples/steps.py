@@ -59,6 +59,7 @@ TRANSCRIPT: Final[dict[str, Any]] = {
 }
 STEP_INSPECTION: Final[dict[str, Any]] = {
     "task": TASK_ID,
+    "task_status": "succeeded",
     "workflow": "invoice-triage",
     "version": 3,
     "step": "lines[3]",

@@ -178,6 +178,7 @@ class StepInspection(ResponseDocument):
     model_config = with_example(step_examples.STEP_INSPECTION)
 
     task: str
+    task_status: str
     workflow: str
     version: int
     step: str = Field(examples=["lines[3]"])

@@ -71,6 +71,7 @@ def step_document(
     attempts = _attempts(connection, ran, ran_by)
     document: Document = {
         "task": task_id,
+        "task_status": task["status"],
         "workflow": task["workflow_name"],
         "version": task["workflow_version"],
         "step": f"{definition.name}[{row['parallel_index']}]" if is_item else definition.name,

@@ -18,7 +18,7 @@ Document = dict[str, Any]
 FOLD_FROM: Final = 12
 """How many steps a task must have before runs of done steps are folded."""
 _SHORTEST_RUN: Final = 4
-_QUIET: Final = frozenset({"succeeded", "kept", "skipped", "pending"})
+_QUIET: Final = frozenset({"succeeded", "kept", "skipped", "canceled", "pending"})
 _MOST_ROWS: Final = 300
 
 

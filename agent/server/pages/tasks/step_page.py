@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from agent.core.state_machine import shown_step_status
 from agent.core.waits import UnknownCall
 from agent.server.pages.framework.page_registry import PageRegistry
 from agent.server.pages.framework.page_request import PageRequest
@@ -28,9 +29,16 @@ def step_page(connection: Connection, request: PageRequest) -> Document:
     attempts = [_bounded(attempt) for attempt in step["attempts"][-_MOST_ATTEMPTS:][::-1]]
     calls = step["calls"][-_MOST_CALLS:]
     return {
-        "step": step,
-        "reason": step_words.reason(step, "running"),
-        "until": step_words.until(step, "running"),
+        "step": {
+            **step,
+            "status": shown_step_status(step["status"], step["task_status"]),
+            "items": [
+                {**item, "status": shown_step_status(item["status"], step["task_status"])}
+                for item in step["items"]
+            ],
+        },
+        "reason": step_words.reason(step, step["task_status"]),
+        "until": step_words.until(step, step["task_status"]),
         "took": _took(connection, step, request.context.database.clock.now()),
         "attempts": attempts,
         "opened": _opened(attempts),

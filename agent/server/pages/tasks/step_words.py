@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from agent.core import waits
 from agent.core.clock import to_iso
-from agent.core.state_machine import STEP_ENDED, TASK_ENDED
+from agent.core.state_machine import STEP_ENDED, TASK_ENDED, shown_step_status
 from agent.core.waits import Approval, Child, Items, Signal, Timer, UnknownCall, Work
 from agent.core.work_words import worker_wait
 from agent.server.pages.framework.page_words import for_pages
@@ -19,7 +19,6 @@ _SKIPPED: Final = {
     "fail_fast": "another step failed",
     "deadline": "the task’s deadline passed",
 }
-_ENDED_OR_IDLE: Final = (*STEP_ENDED, "pending")
 ORDER: Final = (
     "failed",
     "waiting",
@@ -47,9 +46,7 @@ def shown_status(step: Document, task_status: str) -> str:
     """Return a step's status for people: `kept` from an earlier task, `canceled` with its task."""
     if step.get("is_kept"):
         return "kept" if step["status"] == "succeeded" else str(step["status"])
-    if task_status in TASK_ENDED and step["status"] not in _ENDED_OR_IDLE:
-        return "canceled"
-    return str(step["status"])
+    return shown_step_status(step["status"], task_status)
 
 
 def reason(step: Document, task_status: str) -> str:
@@ -57,11 +54,13 @@ def reason(step: Document, task_status: str) -> str:
     error = step["error"] or {}
     if step["status"] == "failed":
         return in_one_line(for_pages(error.get("message") or ""))
+    if task_status in TASK_ENDED and step["status"] not in STEP_ENDED:
+        return ""
     if step["status"] == "pending" and step["attempt"] > 1 and error:
         return f"tries again after: {in_one_line(for_pages(error.get('message') or ''))}"
     if step["status"] == "skipped":
         return _SKIPPED.get(step["skip_reason"] or "", step["skip_reason"] or "")
-    if step["status"] == "waiting" and task_status not in TASK_ENDED:
+    if step["status"] == "waiting":
         return waiting(step["waiting_on"] or {})
     if delay := step.get("delay"):
         return in_one_line(for_pages(waits.delay_words(delay)))

@@ -307,6 +307,22 @@ def test_the_page_of_a_group_lists_its_items(visitor: httpx.Client, failed: str)
     assert "Item</h2>" in item.text
 
 
+def test_a_canceled_task_shows_what_it_may_have_done(
+    running: Running, client: httpx.Client, visitor: httpx.Client
+) -> None:
+    """The step that was in the middle of an effect is canceled, which is not the same as not started."""
+    running.add_workflow("name: sending\nsteps: {send: {shell: {argv: [sleep, '600']}}}\n")
+    task_id = start(client, "sending")
+    path = f"/tasks/{task_id}"
+    wait_for(lambda: client.get(f"/api/v1{path}/steps/send").json()["calls"])
+    client.post(f"/api/v1{path}/cancel")
+    page, step = visitor.get(path).text, visitor.get(f"{path}/steps/send").text
+    assert "may have happened" in page
+    assert "1 canceled" in page
+    assert "Not started" not in page + step
+    assert "Did it take effect?" in step
+
+
 def test_a_time_that_a_step_waits_for_is_shown_as_a_time(
     client: httpx.Client, visitor: httpx.Client
 ) -> None:
