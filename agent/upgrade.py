@@ -55,7 +55,7 @@ def upgrade(
         _wait_for_deaths(database, revision, lease_seconds, on_note)
         migrate.upgrade(database, "refuse")
     else:
-        migrate.upgrade(database)
+        # Before they have noticed.
         if not database.is_sqlite and migrate.ends_workers(revision):
             _note_workers(
                 database,
@@ -63,6 +63,7 @@ def upgrade(
                 f"workers of schema {revision} will end and release their steps; start them again"
                 " with this version",
             )
+        migrate.upgrade(database)
 
 
 def _back_up(database: Database, directory: Path) -> None:

@@ -74,15 +74,20 @@ def _worker_states(database: Database) -> list[int]:
         return [dead for (dead,) in reader.query("SELECT dead FROM workers")]
 
 
-@pytest.mark.parametrize("revision", ["0002", "0003", "0011"])
+@pytest.mark.parametrize(
+    ("revision", "commit"),
+    # The frozen database of 0011 is of this commit.
+    [("0002", None), ("0003", None), ("0011", "ffa28aa3")],
+)
 def test_an_older_worker_goes_on_after_the_upgrade(
-    revision: str, tmp_path: Path, empty_postgres_url: str
+    revision: str, commit: str | None, tmp_path: Path, empty_postgres_url: str
 ) -> None:
     """It ends its running tasks and later ones, alone and beside a worker of this version."""
     present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
     present.write("config.toml", CONFIGURATION)
     present.write("napping.yaml", NAPPING)
-    older = program_of(extract(last_with_revision(revision), tmp_path / "earlier"), present)
+    commit = commit or last_with_revision(revision)
+    older = program_of(extract(commit, tmp_path / "earlier"), present)
     older("db", "upgrade")
     database = Database(empty_postgres_url)
     with database.connect("reader") as reader:
