@@ -167,17 +167,17 @@ def _prepare(database: Database, source: Path, prepared: Path, contents: BackupC
 
 def _replace(database: Database, path: Path, prepared: Path) -> Path | None:
     """Keep the old file under another name, and give its name to the new one."""
-    replaced = None
     with _write_locked(database):
-        if path.exists():
-            replaced = _set_aside(database, path)
+        has_old = path.exists()
+        # A file that was deleted has left its log.
+        kept = _set_aside(database, path)
         prepared.replace(path)
         sync(path.parent)
-    return replaced
+    return kept if has_old else None
 
 
 def _set_aside(database: Database, path: Path) -> Path:
-    """Give the old file a second name, and empty its log: the new file must not be read with it."""
+    """Give the old file and its log second names: the new file must not be read with that log."""
     with suppress(StoreError), database.connect("reader") as connection:
         # A damaged file cannot do this; then its log is kept beside it.
         connection.query("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -209,6 +209,25 @@ def test_rules_of_others_on_postgresql_are_found(postgres_url: str) -> None:
     assert migrate.foreign_objects(database) == ["rule quiet of approvals"]
 
 
+def test_the_log_of_a_deleted_database_is_kept_and_not_applied(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """The restored file is used at once, without the log that the deleted one has left."""
+    file, path = backed_up(sqlite_database, tmp_path), sqlite_database.path
+    assert path is not None
+    log = path.with_name(f"{path.name}-wal")
+    with sqlite_database.connect("reader") as connection:
+        connection.query("SELECT id FROM tasks")
+        outages.record(sqlite_database, "noted", {})
+        left = log.read_bytes()
+    path.unlink()
+    log.write_bytes(left)
+    restored = restore.restore(Database(sqlite_database.url), file)
+    assert restored.replaced is None
+    assert [kept.read_bytes() for kept in path.parent.glob("*.replaced-*-wal")] == [left]
+    migrate.check(Database(sqlite_database.url))
+
+
 def test_a_backup_that_cannot_be_used_changes_nothing(
     sqlite_database: Database, tmp_path: Path
 ) -> None:

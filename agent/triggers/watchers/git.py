@@ -8,9 +8,9 @@ subject, author and date of the commit.
 
 The credentials are those that git finds without asking: a credential helper, an SSH key or agent.
 
-The address policy of the `http` step holds for http, https and git: the checked addresses are the ones that git
-connects to, and redirects are refused, since git would follow them anywhere. SSH goes where the configuration of
-SSH says, and knows no redirects.
+The address policy of the `http` step holds for http, https and git. Over http and https the checked addresses are
+the ones that git connects to, and redirects are refused, since git would follow them anywhere. Git's own protocol
+resolves a checked name again. SSH goes where the configuration of SSH says. Neither knows redirects.
 """
 
 import fnmatch
@@ -232,6 +232,9 @@ async def _guard(repository: _Repository, context: PollContext) -> list[str]:
         raise SourceError(f"{repository.shown}: {error}") from None
     except httpcore.ConnectError:
         # A proxy may know the name; else git says the same.
+        return options
+    if ":" in parts.hostname:
+        # An address of IPv6, which git takes for no name.
         return options
     shown = ",".join(f"[{one}]" if one.version == 6 else str(one) for one in addresses)
     # Versions of git before 2.37 do not know it, and resolve the name again.

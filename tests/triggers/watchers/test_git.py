@@ -318,6 +318,14 @@ def test_a_private_address_needs_leave(scheme: str) -> None:
     asyncio.run(story())
 
 
+def test_an_address_of_ipv6_is_no_name() -> None:
+    """Git connects to it; told to resolve it, it would refuse the whole address."""
+    watcher = watching("http://[::1]:9/x.git")
+    watcher.limits = LOOPBACK
+    with pytest.raises(SourceError, match="onnect"):
+        watcher.poll()
+
+
 def test_redirects_are_refused() -> None:
     """Git would follow one to any address: the message says what to write instead."""
 
