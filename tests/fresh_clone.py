@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Final
@@ -69,13 +70,14 @@ def _try(clone: Path, target: str) -> str | None:
         text=True,
         start_new_session=True,
     ) as process:
+        killer = threading.Timer(TIMEOUT_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        killer.start()
         try:
             if target == "run":
                 _stop_agent(clone, process)
-            output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return f"it did not end within {TIMEOUT_SECONDS:.0f} s"
+            output, _ = process.communicate()
+        finally:
+            killer.cancel()
     return output if process.returncode else None
 
 
