@@ -7,6 +7,7 @@ followed.
 """
 
 import json
+import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +22,14 @@ from agent.workflows.templates.templates import is_template
 MAX_BYTES: Final = 67_108_864
 """A larger file is not read."""
 
+_SHELL: Final = re.compile("(ba|da|k|z|fi)?sh")
 _INTERPRETER: Final = re.compile(
-    "(python|pypy|perl|ruby|node|deno|bun|php|lua|Rscript|pwsh|(ba|da|k|z|fi)?sh"
-    "|env|nice|nohup|time|timeout|sudo|uv|poetry|pdm|npx|xvfb-run)[0-9.]*"
+    "(python|pypy|perl|ruby|node|deno|bun|php|lua|Rscript|pwsh|uv|poetry|pdm|npx)[0-9.]*|"
+    + _SHELL.pattern
 )
-"""A program that runs another file among its words."""
+"""A program that runs a script among its words."""
+_WRAPPER: Final = re.compile("env|nice|nohup|time|timeout|sudo|xvfb-run")
+"""A program that runs the command among its words."""
 _INLINE: Final = re.compile("-[a-z]*c|-m|-e|--eval")
 """An option after which the code is a text or a module, not a file."""
 
@@ -85,19 +89,33 @@ def _module(call: object, directory: Path) -> list[Path]:
 
 
 def _program(config: dict[str, object], directory: Path) -> Iterator[Path]:
-    """Yield the files of a command's program, and of the script that an interpreter runs."""
+    """Yield the files of a command's program, and of the script that an interpreter runs.
+
+    Behind a wrapper the program is the first file that can be executed: what `timeout 9 cat` reads is data.
+    """
     program, *arguments = _words(config.get("argv")) or [""]
     places = _places(config, directory)
     if ("/" in program or "." in program) and (file := _find(program, places)) is not None:
         yield file
-    if not _INTERPRETER.fullmatch(Path(program).name):
+    runner = Path(program).name
+    if not (_INTERPRETER.fullmatch(runner) or _WRAPPER.fullmatch(runner)):
         return
     for word in arguments:
-        if _INLINE.fullmatch(word) or is_template(word):
+        runs_script = _INTERPRETER.fullmatch(runner) is not None
+        if is_template(word):
+            if runs_script:
+                return
+            continue
+        if _INLINE.fullmatch(word) and not (word == "-e" and _SHELL.fullmatch(runner)):
             return
-        if not word.startswith("-") and (file := _find(word, places)) is not None:
+        file = None if word.startswith("-") else _find(word, places)
+        is_interpreter = _INTERPRETER.fullmatch(Path(word).name) is not None
+        if is_interpreter:
+            runner = Path(word).name
+        if file is not None and (runs_script or is_interpreter or os.access(file, os.X_OK)):
             yield file
-            return
+            if not is_interpreter:
+                return
 
 
 def _words(value: object) -> list[str]:

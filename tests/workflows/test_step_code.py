@@ -59,7 +59,12 @@ def test_a_scan_notices_changed_code(tmp_path: Path) -> None:
         (["./do.sh", "data.csv"], ["do.sh"]),
         (["python3.12", "-X", "dev", "do.sh", "data.csv"], ["do.sh"]),
         (["uv", "run", "python", "do.sh", "data.csv"], ["do.sh"]),
+        (["bash", "-e", "do.sh", "data.csv"], ["do.sh"]),
+        (["perl", "-e", "print 1", "data.csv"], []),
         (["timeout", "10", "./do.sh", "data.csv"], ["do.sh"]),
+        (["timeout", "{{ inputs.seconds }}", "./do.sh", "data.csv"], ["do.sh"]),
+        (["env", "./bin/python", "data.csv", "do.sh"], ["bin/python", "data.csv"]),
+        (["nice", "cat", "data.csv"], []),
         (["python", "-m", "csv_tool", "data.csv"], []),
         (["bash", "-lc", "cat data.csv", "data.csv"], []),
         (["cat", "data.csv"], []),
@@ -71,11 +76,13 @@ def test_code_is_the_program_and_the_script_of_an_interpreter(
     tmp_path: Path, argv: list[str], code: list[str]
 ) -> None:
     """Other files that a command names are data, which may change with each run."""
-    for name in ("do.sh", "data.csv"):
-        _write(tmp_path, name, name)
+    (tmp_path / "bin").mkdir()
+    for name in ("do.sh", "data.csv", "bin/python"):
+        _write(tmp_path, name, name).chmod(0o644 if name == "data.csv" else 0o755)
     step = Step(name="a", kind="shell", config={"argv": argv})
     hashes = code_hashes(Graph(name="coded", steps=[step]), tmp_path / "coded.yaml")
-    assert list(hashes.values()) == [content_hash(name) for name in code]
+    expected = [content_hash(name) for name in code]
+    assert list(hashes.values()) == ([content_hash(" ".join(expected))] if code[1:] else expected)
 
 
 def test_changed_data_makes_no_new_version(tmp_path: Path) -> None:
