@@ -6,6 +6,7 @@ with another id beside a log that is not empty was put there since: it is not op
 """
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -207,11 +208,31 @@ class SqliteConnection(Connection):
                 is_own_log = database_file.identity_of(self._log) == self._log_identity
                 if is_own_log and not is_same:
                     kept_log = self._set_log_aside(self._log)
+                elif is_own_log and self._is_overwritten():
+                    is_same, kept_log = False, self._empty_log(self._log)
                 is_same = is_same and is_own_log
         except OSError:
             is_same = False
         if not is_same:
             raise replaced(self._path, kept_log)
+
+    def _is_overwritten(self) -> bool:
+        """Whether a copy of another file was written over the one in use."""
+        if not self._has_recorded_id or self._commit_counter is None:
+            return False
+        # The second look is for an id that was renewed during the first one.
+        return all(
+            file_id not in known and any(known)
+            for file_id, known in ((self.file_id(), self._commit_counter.file_ids()) for _ in "12")
+        )
+
+    def _empty_log(self, log: str) -> str:
+        """Keep a copy of the log of an overwritten file, and empty it: SQLite applies it when it closes."""
+        real = Path(log.removesuffix("-wal"))
+        kept = f"{kept_name(real, self.database.clock.now())}-wal"
+        shutil.copy2(log, kept)
+        os.truncate(log, 0)
+        return kept
 
     def _set_log_aside(self, log: str) -> str:
         """Rename the log of a replaced file: SQLite would apply it to the file that is there now."""

@@ -244,25 +244,32 @@ def _first_call_only(database: Database) -> Callable[[int, int], None]:
     return lambda first, second: record(first, second) if next(calls, False) else None
 
 
+@pytest.mark.parametrize("is_in_place", [True, False])
 def test_the_log_of_a_file_that_was_replaced_is_set_aside(
-    sqlite_database: Database, tmp_path: Path
+    sqlite_database: Database, tmp_path: Path, is_in_place: bool
 ) -> None:
     """The running process notices, keeps the log under a name that it says, and spares the new file."""
     path = sqlite_database.path
     assert path is not None
+    sqlite.renew_id(sqlite_database)
     insert(sqlite_database, 1)
     good = tmp_path / "good.db"
     backup.write(sqlite_database, good)
+    content, log = good.read_bytes(), path.with_name(f"{path.name}-wal")
     with sqlite_database.connect("worker") as connection:
         with connection.transaction():
             connection.execute(_INSERT, key="2", number=2)
-        good.rename(path)
+        if is_in_place:
+            path.write_bytes(content)
+        else:
+            good.rename(path)
         with pytest.raises(StoreError, match=r"is kept as (.*-wal)$") as raised:
             connection.check_file()
         kept = Path(raised.value.message.rpartition(" ")[2])
         assert kept.stat().st_size > 0
-        assert not path.with_name(f"{path.name}-wal").exists()
-        assert rows_of(Database(sqlite_database.url)) == [1]
+        assert not log.exists() or log.stat().st_size == 0
+    assert path.read_bytes() == content
+    assert rows_of(Database(sqlite_database.url)) == [1]
     insert(Database(sqlite_database.url), 3)
     assert rows_of(Database(sqlite_database.url)) == [1, 3]
 
