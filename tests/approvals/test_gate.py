@@ -218,10 +218,23 @@ def test_a_gate_with_a_condition_asks_only_where_it_is_true(engine: Engine) -> N
     assert attempt["open_gate"] is None
 
 
-def test_a_condition_that_cannot_be_computed_fails_before_the_step_acts(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    "when",
+    [
+        "request.config.with.nothing > 50",
+        # For Jinja these are 0, and below the limit.
+        "'9.999,00' | float > 50",
+        "'9.999,00' | int > 50",
+        "{{ 'nan' | float > 50 }}",
+    ],
+    ids=["missing", "float", "int", "nan"],
+)
+def test_a_condition_that_cannot_be_computed_fails_before_the_step_acts(
+    engine: Engine, when: str
+) -> None:
     """Neither is the person asked, nor does the step act."""
     counted = token()
-    done = engine.run(graph(gated("pay", counted, when="request.config.with.nothing > 50")))
+    done = engine.run(graph(gated("pay", counted, when=when)))
     assert done["error"]["code"] == "bad_condition" and "approval.when" in done["error"]["message"]
     assert runs[counted] == []
 

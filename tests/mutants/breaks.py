@@ -1669,8 +1669,15 @@ MUTANTS: Final = (
         "a conditional gate never asks",
         "a step acts without an approval although the condition of its gate is true",
         "agent/steps/attempt/prepare.py",
-        'return not _value_of(when, {**scope_of(attempt_input), "request": request})',
+        "return not _value_of(when, scope, is_strict=True)",
         "return True",
+    ),
+    Mutant(
+        "an amount that is no number is below every limit",
+        "a gate with a condition lets an amount pass that it cannot read",
+        "agent/steps/attempt/prepare.py",
+        "return not _value_of(when, scope, is_strict=True)",
+        "return not _value_of(when, scope)",
     ),
     Mutant(
         "the checker believes every conditional gate",

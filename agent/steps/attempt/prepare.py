@@ -173,7 +173,9 @@ def needs_no_approval(attempt_input: AttemptInput, prepared: PreparedStep) -> bo
         prepared.kind.name, rendered_config(attempt_input, prepared)
     )
     try:
-        return not _value_of(when, {**scope_of(attempt_input), "request": request})
+        # An amount that is no number must not count as 0, below every limit.
+        scope = {**scope_of(attempt_input), "request": request}
+        return not _value_of(when, scope, is_strict=True)
     except TemplateError as error:
         raise _refused("bad_condition", f"in approval.when: {error}") from None
 
@@ -320,9 +322,9 @@ def visible(state: Mapping[str, StateValue]) -> dict[str, Json]:
     return {name: read.value for name, read in state.items() if read.exists}
 
 
-def _value_of(text: str, scope: Mapping[str, Any]) -> Json:
+def _value_of(text: str, scope: Mapping[str, Any], *, is_strict: bool = False) -> Json:
     """Compute the value of an expression or a template."""
-    return render(text, scope) if is_template(text) else evaluate(text, scope)
+    return (render if is_template(text) else evaluate)(text, scope, is_strict=is_strict)
 
 
 def _without(config: dict[str, Json], keys: frozenset[tuple[str, ...]]) -> dict[str, Json]:

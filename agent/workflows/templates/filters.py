@@ -31,7 +31,6 @@ _HARMLESS: Final = [
     "default",
     "filesizeformat",
     "first",
-    "float",
     "items",
     "last",
     "length",
@@ -177,11 +176,20 @@ def _replace(text: Any, old: Any, new: Any, count: int = -1) -> str:
     return str(text.replace(old, new, count))
 
 
-def _int(value: Any, default: int = 0, base: int = 10) -> int:
+def _int(value: Any, default: Any = ..., base: int = 10) -> Any:
     if isinstance(value, str) and len(value) > MAX_INTEGER_BITS:
         raise TemplateError("int was given a text that is too long for a number")
-    number: int = FILTERS["int"](value, default, base)
-    return number
+    return _number(FILTERS["int"](value, default, base), value, 0)
+
+
+def _float(value: Any, default: Any = ...) -> Any:
+    return _number(FILTERS["float"](value, default), value, 0.0)
+
+
+def _number(number: Any, value: Any, otherwise: float) -> Any:
+    if meter().is_strict and (number is ... or number != number):
+        raise TemplateError(f"{_shown(value)} is not a number")
+    return otherwise if number is ... else number
 
 
 def _round(value: Any, precision: int = 0, method: str = "common") -> Any:
@@ -260,6 +268,7 @@ def allowed_filters() -> dict[str, Callable[..., Any]]:
         **{name: _comparing(FILTERS[name]) for name in _COMPARES},
         "counted": _counted,
         "concat": _concat,
+        "float": _metered(_float),
         "fromjson": _from_json,
         "int": _int,
         "join": _join,

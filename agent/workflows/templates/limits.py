@@ -30,9 +30,11 @@ class TemplateError(ValueError):
 class Meter:
     """Counts what one rendering has used, and ends it when that is too much."""
 
-    __slots__ = ("_chars", "_deadline", "_operations")
+    __slots__ = ("_chars", "_deadline", "_operations", "is_strict")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_strict: bool = False) -> None:
+        self.is_strict = is_strict
+        """Whether what is no number has no value as one, where a template gives none: for Jinja it is 0."""
         self._operations = 0
         self._chars = 0
         # The thread's own time: a slow machine must not fail a harmless template.

@@ -34,14 +34,14 @@ def has_templates(value: Json) -> bool:
     return False
 
 
-def render(value: Json, scope: Mapping[str, Any]) -> Json:
+def render(value: Json, scope: Mapping[str, Any], *, is_strict: bool = False) -> Json:
     """Render every template in a value; raise `TemplateError` naming the key at fault."""
-    return _rendered(value, scope, Meter(), ())
+    return _rendered(value, scope, Meter(is_strict=is_strict), ())
 
 
-def evaluate(expression: str, scope: Mapping[str, Any]) -> Json:
+def evaluate(expression: str, scope: Mapping[str, Any], *, is_strict: bool = False) -> Json:
     """Compute an expression without braces, as in `if:`; raise `TemplateError`."""
-    return _parse_expression(expression).compute(scope, Meter())
+    return _parse_expression(expression).compute(scope, Meter(is_strict=is_strict))
 
 
 def _rendered(value: Json, scope: Mapping[str, Any], meter: Meter, path: tuple[Any, ...]) -> Json:
