@@ -171,7 +171,7 @@ def _rescue(
                 data = {"call": call_id, "action": action, "number": number}
                 locked.emit("tool_call.unknown", step, data)
         if locked.task.phase == "failing" and not advance.is_cleanup(locked, step):
-            transitions.skip(locked, step, "fail_fast")
+            transitions.skip(locked, step, advance.end_reason(locked))
             continue
         definition = locked.definition(step)
         delay = definition.retry.delay_after(step.attempt, random_fraction())

@@ -60,6 +60,11 @@ def begin_failing(tx: Connection, locked: LockedTask, reason: str) -> None:
             transitions.skip(locked, step, reason)
 
 
+def end_reason(locked: LockedTask) -> str:
+    """Return why a task that is failing, or has failed, starts nothing more: without a failed step, its deadline."""
+    return "fail_fast" if locked.task.steps_failed else "deadline"
+
+
 def miss_deadline(tx: Connection, locked: LockedTask) -> None:
     """Fail or pause a task whose deadline has passed; its clean-up steps still run."""
     task = locked.task
@@ -118,7 +123,7 @@ def make_ready(locked: LockedTask, step: StepRow) -> None:
             transitions.skip(locked, step, "upstream_failed")
             return
         if locked.task.phase != "normal":
-            transitions.skip(locked, step, "fail_fast")
+            transitions.skip(locked, step, end_reason(locked))
             return
     elif run_on == "failure" and step.deps_failed == 0:
         transitions.skip(locked, step, "run_on")

@@ -101,8 +101,8 @@ def settle(
         return False
     is_stopped = locked.task.phase == "failing" and not advance.is_cleanup(locked, step)
     if is_stopped and (not isinstance(outcome, Succeeded | Failed) or _would_expand(outcome)):
-        # The failure of another step ends the task: this step starts no attempt, no wait and no items.
-        transitions.skip(locked, step, "fail_fast")
+        # Something else ends the task: this step starts no attempt, no wait and no items.
+        transitions.skip(locked, step, advance.end_reason(locked))
         return True
     _apply(tx, locked, step, outcome, state)
     return True

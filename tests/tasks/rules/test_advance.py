@@ -330,6 +330,8 @@ def test_a_task_past_its_deadline_cleans_up_and_fails(engine: Engine) -> None:
         "later": "skipped",
         "sweep": "succeeded",
     }
+    reasons = {step["name"]: step["skip_reason"] for step in done["steps"]}
+    assert reasons == dict.fromkeys(("flying", "wait", "later"), "deadline") | {"sweep": None}
 
 
 def test_an_attempt_that_hits_the_deadline_leaves_time_for_clean_up(engine: Engine) -> None:
