@@ -1,6 +1,5 @@
 """The server of the protocol: lists tools and resources, and runs them for the caller of each request."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from agent import __version__
+from agent.core.escape import harmless, harmless_json
 from agent.mcp import resources
 from agent.mcp.api_calls import Api, ApiError
 from agent.mcp.change_watch import ChangeWatch
@@ -122,10 +122,12 @@ class ProtocolServer:
         try:
             answer = await self._answer(api, context, params, arguments)
         except (ArgumentError, ApiError, UnusableSchemaError) as error:
-            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+            text = harmless(str(error))
+            return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         if isinstance(answer, types.InputRequiredResult):
             return answer
-        text = json.dumps(answer, ensure_ascii=False)
+        # Clients show a text to people; the same document is beside it as it is.
+        text = harmless_json(answer)
         return types.CallToolResult(
             content=[types.TextContent(text=text)], structured_content=answer
         )

@@ -1,12 +1,12 @@
 """Resources: tasks and open questions as documents."""
 
-import json
 from http import HTTPStatus
 from typing import Any, Final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from agent.core.escape import harmless_json
 from agent.mcp.api_calls import Api, ApiError, ApiRequest
 from agent.mcp.questions import path
 
@@ -61,7 +61,7 @@ async def read(api: Api, uri: str) -> types.ReadResourceResult:
         if error.status == HTTPStatus.NOT_FOUND:
             raise _not_found(uri, str(error)) from None
         raise MCPError(types.INVALID_REQUEST, str(error)) from None
-    text = json.dumps(document, ensure_ascii=False)
+    text = harmless_json(document)
     return types.ReadResourceResult(
         contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)]
     )

@@ -9,7 +9,7 @@ from agent.config import discovery, loader
 from agent.daemon.instance_file import InstanceFile
 from agent.mcp.tool_catalog import CATALOG, START, WAIT
 from tests.support.cli import Cli
-from tests.support.mcp_client import McpClient, over_stdio
+from tests.support.mcp_client import McpClient, over_stdio, text_of
 from tests.support.server import Running
 
 
@@ -293,6 +293,20 @@ def test_every_tool_is_described(owner: McpClient) -> None:
     assert offered.description == "Says a word twice."
     assert offered.input_schema["required"] == ["word"]
     assert offered.input_schema["properties"]["times"] == {"type": "integer", "default": 2}
+
+
+def test_texts_hide_nothing(owner: McpClient) -> None:
+    """What a client shows has escapes for characters without a look, and reads back as the document."""
+    word = "pay\u202e me\u200b"
+    task = owner.call("workflow_offered", word=word, wait_seconds=30)
+    result = owner.result("get_task", {"task_id": task["id"]})
+    refusal = owner.refused("get_task", task_id=word)
+    read = owner.run(lambda client: client.read_resource(f"agent://tasks/{task['id']}"))
+    texts = [text_of(result), read.contents[0].text]  # type: ignore[union-attr]
+    assert result.structured_content is not None
+    assert result.structured_content["input"]["word"] == word
+    assert [json.loads(text)["input"]["word"] for text in texts] == [word, word]
+    assert not any(char in text for text in [*texts, refusal] for char in "\u202e\u200b")
 
 
 def test_resources_are_tasks_and_open_questions(owner: McpClient) -> None:
