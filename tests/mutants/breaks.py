@@ -429,6 +429,20 @@ MUTANTS: Final = (
         "if row.expires_at is not None and row.expires_at < 0:",
     ),
     Mutant(
+        "a step succeeds by a call that failed",
+        "a check finds that a call happened whose late failure is on record, and the step succeeds",
+        "agent/tasks/commit/apply.py",
+        "if _is_refuted(scope, locked, entry.result):",
+        "if entry.problem:",
+    ),
+    Mutant(
+        "of two results of a call in one commit the last one counts",
+        "a late failure and a finding in one commit: the row says one, the attempt goes by the other",
+        "agent/tasks/rules/call_ledger.py",
+        "first.setdefault(result.idempotency_key, (locked, result))",
+        "first[result.idempotency_key] = (locked, result)",
+    ),
+    Mutant(
         "late result wakes a step of an ended task",
         "a result that arrives late moves a step of a task that has ended",
         "agent/tasks/rules/call_ledger.py",
@@ -684,6 +698,13 @@ MUTANTS: Final = (
         "agent/tasks/state/isolation.py",
         "if self._isolated_since is not None and running > 0:",
         "if self._isolated_since is not None and running > 1:",
+    ),
+    Mutant(
+        "a postponed outcome frees the place of its isolated step",
+        "a step that must be isolated starts before the outcome of another one is on record",
+        "agent/tasks/commit/transaction.py",
+        "running=capacity.running + postponed,",
+        "running=capacity.running,",
     ),
     Mutant(
         "a crash of an isolated step is not attributed to it",

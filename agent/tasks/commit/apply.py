@@ -3,11 +3,14 @@
 Parts for a task that another transaction holds are carried into the next batch.
 """
 
+from typing import Final
+
 from agent.core.state_machine import CallStatus
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Json, Retry, StepError
+from agent.steps.types.outcome import Json, Retry, Returned, StepError
 from agent.steps.types.snapshot import SnapshotOperation
 from agent.steps.types.state_values import StateOperation
+from agent.store.engine import call_rows
 from agent.tasks.commit.batch import Completion, JournalEntry
 from agent.tasks.commit.scope import TxScope
 from agent.tasks.rules import advance, child_tasks, settlement, snapshots
@@ -15,6 +18,9 @@ from agent.tasks.rules.budget_reservations import BudgetLocks, lock_budgets
 from agent.tasks.rules.state_writes import LockedState, change_of
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
+
+_RETURN_SECONDS: Final = 1.0
+"""So that the completion of the attempt, which is late then, arrives before the step is claimed again."""
 
 
 def apply(scope: TxScope) -> None:
@@ -124,6 +130,16 @@ def _record(
     """
     entry.refusal = None
     if entry.result is not None:
+        if _is_refuted(scope, locked, entry.result):
+            # The attempt would succeed by a call that failed. Its next run goes by the record.
+            settlement.settle(
+                scope.connection,
+                locked,
+                entry.claim,
+                Returned("a late result of its call says that it failed", _RETURN_SECONDS),
+                scope.capacity.worker_id,
+                is_early=True,
+            )
         locked.results.append(entry.result)
         return True
     step = locked.steps.get((entry.claim.index, entry.claim.parallel_index))
@@ -141,6 +157,16 @@ def _record(
     if entry.alone is not None:
         step.alone = entry.alone
     return entry.intent is None or _intend(locked, step, entry, locks)
+
+
+def _is_refuted(scope: TxScope, locked: LockedTask, result: CallResult) -> bool:
+    """Whether a check found that a call happened whose failure has been recorded meanwhile."""
+    if not result.is_resolved_by_check or result.status is not CallStatus.SUCCEEDED:
+        return False
+    key = result.idempotency_key
+    recorded = call_rows.recorded_results(scope.connection, [key])
+    first = next((own.status for own in locked.results if own.idempotency_key == key), None)
+    return (recorded[key][0] if key in recorded else first) == CallStatus.FAILED
 
 
 def _operate(

@@ -4,6 +4,8 @@ It begins with the fence and everything that can be read at once, in one round t
 COMMIT go in another.
 """
 
+from dataclasses import replace
+
 from agent.core.state_machine import TASK_ENDED, StepStatus, WorkStatus
 from agent.store.engine import task_rows, workflow_versions, writes
 from agent.tasks.commit import work
@@ -52,8 +54,16 @@ def run(scope: TxScope) -> TxResult:
 
 def _claim(scope: TxScope, tasks: list[LockedTask]) -> None:
     """Claim as many due steps as there are slots, and notify other workers of the rest."""
-    result, slots = scope.result, scope.capacity.slots
-    claims = claiming.claim(tasks, scope.capacity)
+    result, capacity = scope.result, scope.capacity
+    if postponed := len(result.conflicts) + len(result.carried_completions):
+        # Their attempts keep their slots, and an isolated one its isolation.
+        capacity = replace(
+            capacity,
+            slots=max(capacity.slots - postponed, 0),
+            running=capacity.running + postponed,
+        )
+    slots = capacity.slots
+    claims = claiming.claim(tasks, capacity)
     result.claimed = claims.steps
     result.is_draining, result.is_isolated = claims.is_draining, claims.is_isolated
     # Without a free slot there is nothing to poll for: the next completion brings the next commit.

@@ -70,7 +70,11 @@ def _model_values(reservation: Reservation | None) -> tuple[Any, ...]:
 
 def resolve(tx: Connection, locked_tasks: Iterable[LockedTask]) -> None:
     """Record the results of calls, and wake the steps that waited for them."""
-    results = [(locked, result) for locked in locked_tasks for result in locked.results]
+    first: dict[str, tuple[LockedTask, CallResult]] = {}
+    for locked in locked_tasks:
+        for result in locked.results:
+            first.setdefault(result.idempotency_key, (locked, result))
+    results = list(first.values())
     if not results:
         return
     # An attempt that gave up before its intent was committed sends both in one transaction.

@@ -212,6 +212,25 @@ def test_a_conflict_renders_again_and_repeats_no_effect(engine: Engine) -> None:
     assert state_functions.effects[token] == 30
 
 
+def test_nothing_starts_beside_an_isolated_step_in_a_conflict(checked: Database) -> None:
+    """It is isolated on record until its outcome is: the next one waits for that commit."""
+    first, second = Hand(checked), Hand(checked)
+    first.submit(COUNT, COUNT)
+    lose(first)
+    second.skip(60)
+    second.commit()
+    (before,) = second.running.values()
+    completion = completion_of(before)
+    set_value(second.database, second.clock, ("workflow:tested", "counter"), 5)
+    _, again = settle_once(second, [completion])
+    assert list(second.running.values()) == [before]
+    settle_once(second, again)
+    (after,) = second.running.values()
+    assert after.task.id != before.task.id
+    for hand in (first, second):
+        hand.close()
+
+
 def test_a_step_gives_up_after_too_many_conflicts(hand: Hand) -> None:
     """A step whose values change again and again fails with `state_conflict`, and writes nothing."""
     (task_id,) = hand.submit(COUNT)

@@ -7,7 +7,7 @@ from agent.core.clock import SECOND
 from agent.core.state_machine import CallStatus
 from agent.core.waits import Signal, UnknownCall
 from agent.steps.types.call_records import CallResult
-from agent.steps.types.outcome import Retry, Waiting
+from agent.steps.types.outcome import Retry, Succeeded, Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.worker.attempts import claim_of
 from agent.workflows.graph import RetryPolicy
@@ -257,6 +257,36 @@ def test_a_repeatable_call_is_repeated_after_an_unknown(engine: Engine) -> None:
     done = engine.wait(task_id, "succeeded")
     assert done["output"] == {"pay": {"acts": 2}}
     assert runs[token] == [1, 2]
+
+
+@pytest.mark.parametrize("is_one_commit", [False, True], ids=["before", "with it"])
+def test_no_step_succeeds_by_a_call_that_failed(hand: Hand, is_one_commit: bool) -> None:
+    """An attempt finds that its unknown call happened, after its late failure: the record wins."""
+    task_id = hand.start(graph(step("a")))
+    first = hand.claimed("a")
+    call_id = intend(hand, first)
+    hand.settle({"a": Retry(ERROR, 0, is_unknown=True)})
+    second = hand.claimed("a")
+    ((key,),) = hand.rows("SELECT idempotency_key FROM tool_calls WHERE id = :id", id=call_id)
+    failure = CallResult(call_id, key, CallStatus.FAILED, error=ERROR)
+    finding = CallResult(call_id, key, CallStatus.SUCCEEDED, 1, is_resolved_by_check=True)
+    late = JournalEntry(claim_of(first), first.graph, result=failure)
+    found = JournalEntry(claim_of(second), second.graph, result=finding)
+    success = settle_of(second, Succeeded(1, idempotency_key=key))
+    if is_one_commit:
+        hand.commit(Batch(entries=[late, found], completions=[success]))
+    else:
+        hand.commit(Batch(entries=[late]))
+        hand.commit(Batch(entries=[found]))
+        hand.commit(Batch(completions=[success]))
+    assert hand.types(task_id, "a")[-1] == "step.returned"
+    hand.skip(2)
+    hand.commit()
+    (known,) = hand.claimed("a").calls
+    assert known.status == CallStatus.FAILED
+    assert known.error is not None and known.error["code"] == ERROR.code
+    hand.succeed("a")
+    assert hand.status(task_id) == "succeeded"
 
 
 @pytest.mark.parametrize("is_one_commit", [False, True], ids=["before", "with it"])
