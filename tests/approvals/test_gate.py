@@ -218,6 +218,17 @@ def test_a_gate_with_a_condition_asks_only_where_it_is_true(engine: Engine) -> N
     assert attempt["open_gate"] is None
 
 
+def test_what_was_approved_with_edits_keeps_them_when_the_condition_is_false(
+    engine: Engine,
+) -> None:
+    """A later attempt for which nothing would be asked runs what the person approved, not the original."""
+    approval = {"message": MESSAGE, "when": "task.attempt == 1", "editable": ["with.attempt"]}
+    pay = step("pay", "fail_before", given={"attempt": 9}, approval=approval, retry=NOW)
+    task_id, asked_for = asked(engine, pay)
+    say(engine, asked_for, "approve", edits={"with.attempt": 2})
+    assert engine.wait(task_id, "succeeded")["output"] == {"pay": 2}
+
+
 @pytest.mark.parametrize(
     "when",
     [

@@ -103,7 +103,10 @@ def parked(hand: Hand, **asking: Any) -> str:
     task_id = hand.start(definition)
     claimed = hand.claimed("pay", task_id)
     outcome = prepare.approved_config(
-        claimed, prepare.prepare_step(claimed.step), record=lambda _: None
+        claimed,
+        prepare.prepare_step(claimed.step),
+        record=lambda _: None,
+        record_open_gate=lambda: None,
     )
     assert isinstance(outcome, Waiting)
     hand.settle({"pay": outcome}, task_id)

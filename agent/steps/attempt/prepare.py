@@ -164,30 +164,18 @@ def _rendered(attempt_input: AttemptInput, raw: dict[str, Json], kind: Kind) -> 
     return _with(rendered, raw, verbatim)
 
 
-def needs_no_approval(attempt_input: AttemptInput, prepared: PreparedStep) -> bool:
-    """Whether the step has a gate with a condition that is false for exactly what would run now."""
-    when = (attempt_input.step.approval or {}).get("when")
-    if when is None:
-        return False
-    request = approval_gate.gated_request(
-        prepared.kind.name, rendered_config(attempt_input, prepared)
-    )
-    try:
-        # An amount that is no number must not count as 0, below every limit.
-        scope = {**scope_of(attempt_input), "request": request}
-        return not _value_of(when, scope, is_strict=True)
-    except TemplateError as error:
-        raise _refused("bad_condition", f"in approval.when: {error}") from None
-
-
 def approved_config(
-    attempt_input: AttemptInput, prepared: PreparedStep, record: Record
+    attempt_input: AttemptInput,
+    prepared: PreparedStep,
+    record: Record,
+    record_open_gate: Callable[[], None],
 ) -> BaseModel | Waiting:
-    """Return the configuration that a person approved, or the question to ask.
+    """Return the configuration that a person approved or that needs no approval, or the question to ask.
 
     The approval counts only for exactly what would run now. If that has changed, the step asks again.
     """
-    assert attempt_input.step.approval is not None
+    gate = attempt_input.step.approval
+    assert gate is not None
     kind = prepared.kind
     config = rendered_config(attempt_input, prepared)
     if prepared.config is None:
@@ -196,11 +184,13 @@ def approved_config(
     request = approval_gate.gated_request(kind.name, config)
     try:
         approval = approval_gate.find_approval(attempt_input, request, ApprovalStatus.APPROVED)
+        # What was approved runs, with its edits, also where nothing would be asked any more.
+        if approval is None and _is_open(gate, attempt_input, request):
+            record_open_gate()
+            return check_config(kind, config)
         if approval is None:
             asking = KINDS["approval"]
-            question: Any = check_config(
-                asking, _rendered(attempt_input, attempt_input.step.approval, asking)
-            )
+            question: Any = check_config(asking, _rendered(attempt_input, gate, asking))
             assert isinstance(question, ApprovalConfig)
             return approval_gate.ask(
                 "approval",
@@ -216,6 +206,18 @@ def approved_config(
     if approval.edits:
         record(config)
     return check_config(kind, config)
+
+
+def _is_open(gate: dict[str, Json], attempt_input: AttemptInput, request: Json) -> bool:
+    """Whether a gate has a condition that is false for exactly what would run now."""
+    if gate.get("when") is None:
+        return False
+    scope = {**scope_of(attempt_input), "request": request}
+    try:
+        # An amount that is no number must not count as 0, below every limit.
+        return not _value_of(gate["when"], scope, is_strict=True)
+    except TemplateError as error:
+        raise _refused("bad_condition", f"in approval.when: {error}") from None
 
 
 def _with_background(

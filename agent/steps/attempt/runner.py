@@ -146,14 +146,10 @@ def _prepare(
         record = partial(record_config, attempt_input, services, secrets)
         if attempt_input.step.approval is None:
             return step, prepare.config_of(attempt_input, step, record)
-        if prepare.needs_no_approval(attempt_input, step):
-            record_open_gate(attempt_input, services)
-            config = prepare.config_of(attempt_input, step, record)
-        else:
-            asked = prepare.approved_config(attempt_input, step, record)
-            if isinstance(asked, Waiting):
-                return asked
-            config = asked
+        record_gate = partial(record_open_gate, attempt_input, services)
+        config = prepare.approved_config(attempt_input, step, record, record_gate)
+        if isinstance(config, Waiting):
+            return config
         if not may_continue:
             return Failed(attempts_exhausted_error(attempt_input))
         return step, config
