@@ -56,7 +56,7 @@ def list_triggers(
 def _no_triggers(kind: str | None) -> str:
     """Return what to say of an empty list: an agent that has just started reads its files first."""
     name = {"schedule": "schedules", "watch": "watchers"}.get(kind or "", "triggers")
-    if invocation.server_url() is None:
+    if invocation.server_url() is None and session.settings().workflow_directory.is_dir():
         from agent.daemon import workflow_overview
         from agent.triggers.specs import triggers_of
 
