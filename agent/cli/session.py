@@ -60,7 +60,7 @@ def settings() -> "Settings":
 
 
 def database() -> "Database":
-    """Return the local database; raise `StoreError` where there is none yet."""
+    """Return the local database; where there is none yet, the error names the agents elsewhere."""
     from agent.cli import other_agents
 
     return other_agents.open_database(settings())

@@ -1457,8 +1457,8 @@ MUTANTS: Final = (
         "a step that acted may be renamed",
         "a retry on the newest version repeats an effect under another name",
         "agent/tasks/rules/retries/carry_over.py",
-        "        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names)\n",
-        "        misfits.add_acted([], kept_names)\n",
+        "        misfits.add_acted(lineage.steps_that_acted(tx, old.task.id), kept_names, unknown)\n",
+        "        misfits.add_acted([], kept_names, unknown)\n",
     ),
     Mutant(
         "now differs between attempts",

@@ -156,7 +156,7 @@ def _suggest_reload(keys: list[str]) -> None:
     from agent.store.db.database import StoreError
 
     try:
-        is_running = bootstrap.holder_of(session.database()) is not None
+        is_running = bootstrap.holder_of(bootstrap.open_database(session.settings())) is not None
     except StoreError:
         return
     if not is_running:

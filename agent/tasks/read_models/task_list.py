@@ -31,7 +31,8 @@ _SEARCHED_AT_ONCE: Final = 100
 _PREVIEW: Final = 200
 _DAYS: Final = {"today": 0, "yesterday": 1}
 _LONG_UNIT: Final = re.compile(
-    r"([0-9.]+) *(weeks?|days?|hours?|minutes?|mins?|seconds?|secs?) *", re.IGNORECASE
+    r"([0-9]{1,9}(?:\.[0-9]{1,6})?) {0,3}(weeks?|days?|hours?|minutes?|mins?|seconds?|secs?)",
+    re.IGNORECASE,
 )
 """A duration in words, as in `2 days`."""
 
@@ -108,7 +109,8 @@ def parse_since(text: str, now: int) -> int:
 
 def _in_units(text: str) -> str:
     """Write `2 days ago` as a duration."""
-    return _LONG_UNIT.sub(lambda found: found[1] + found[2][0].lower(), text.removesuffix(" ago"))
+    short = _LONG_UNIT.sub(lambda found: found[1] + found[2][0].lower(), text.removesuffix(" ago"))
+    return short.replace(" ", "")
 
 
 def _search(
