@@ -1,6 +1,5 @@
 """What users and databases see is what was recorded; what is better by intention has a line that says so."""
 
-
 import pytest
 
 from tests.golden import records
