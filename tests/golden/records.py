@@ -2,7 +2,7 @@
 
     python -m tests.golden.records
 
-writes the records anew. A record that changed is a defect, unless a line of `improvements.txt` says what is better:
+writes the records again. A record that changed is a defect, unless a line of `improvements.txt` says what is better:
 the record's name, the first characters of its new hash, and the reason. Records are made of what depends on nothing
 but the program.
 """
