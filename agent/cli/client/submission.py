@@ -19,6 +19,8 @@ def local_submission(
 ) -> "Submission":
     """Return the task to start, its workflow and its inputs checked."""
     from agent import bootstrap
+    from agent.cli import other_agents
+    from agent.tasks.errors import NotFoundError
     from agent.tasks.submission import find_workflow, new_submission, recorded_workflow
 
     def recorded(name: str) -> "StartableWorkflow | None":
@@ -29,7 +31,14 @@ def local_submission(
 
     loaded = _unchanged(settings, workflow)
     if loaded is None:
-        loaded = find_workflow(workflow, settings.workflow_directory, recorded)
+        try:
+            loaded = find_workflow(workflow, settings.workflow_directory, recorded)
+        except NotFoundError as error:
+            if other_agents.is_agents(settings):
+                raise
+            raise NotFoundError(
+                f"{error}{other_agents.elsewhere(settings, has_last=True)}"
+            ) from None
         if loaded.source is not None:
             compiled_files.add(loaded.source, loaded.graph.hash)
     return new_submission(

@@ -85,6 +85,7 @@ def test_in_another_directory(cli: Cli) -> None:
         for command in ("tasks", "doctor"):
             result = other.run_any(command)
             assert runs in result.out + result.err
+        assert runs in other("run", "hello", code=3).err
         for arguments in (["up"], ["open"], ["token", "create", "phone", "--scope", "read"]):
             assert runs in other(*arguments, code=5).err
         assert list(other.directory.iterdir()) == []
