@@ -25,7 +25,7 @@ ABOUT_CODE: Final = [
 _TOP: Final = ("agent", "tests", "docs", "examples", "bench", "man")
 _MARK: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"[a-z_][\w.*-]*(?:/[\w.*-]+)+/?|\w+\.py")
-_DOTTED: Final = re.compile(r"[a-z_]\w*(?:\.\w+)+")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 _FILE: Final = re.compile(r"\w+\.(json|jsonl(\.1)?|toml|html)")
 _OF_TEMPLATES: Final = {
     "steps",
@@ -45,7 +45,7 @@ _OF_USERS: Final = {"data/agent.db", "build/site", "bench/results/latest.json"}
 def marks_of(text: str) -> Iterator[str]:
     """Yield the code marks of a page; blocks of code are left out."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
-    yield from (mark.partition(":")[0] for mark in _MARK.findall(text))
+    yield from (mark.partition(":")[0].removesuffix("()") for mark in _MARK.findall(text))
 
 
 @cache
@@ -141,7 +141,8 @@ def _is_name(mark: str) -> bool:
         return True
     is_absolute = mark.startswith("agent.")
     first, *rest = mark.removeprefix("agent.").split(".")
-    if not is_absolute and (first in _OF_TEMPLATES or first not in members()):
+    is_of_users = first in _OF_TEMPLATES and not {*rest[:1]} & members()[first]
+    if not is_absolute and (is_of_users or first not in members()):
         return True
     for name in rest:
         if name not in members().get(first, {name}):
