@@ -742,6 +742,13 @@ MUTANTS: Final = (
         "if is_own_log and is_same:",
     ),
     Mutant(
+        "a running agent does not notice a file written over its own",
+        "the end of the agent applies its log to a backup that was copied to its place",
+        "agent/store/db/sqlite.py",
+        "elif is_own_log and self._is_overwritten():",
+        "elif is_own_log and self._is_overwritten() and not is_same:",
+    ),
+    Mutant(
         "a restored database keeps SQL triggers",
         "a trigger in a backup answers approvals in the restored database",
         "agent/restore.py",
