@@ -94,15 +94,17 @@ def test_a_tap_hits_what_was_in_view(
 def test_a_stub_says_what_was_decided(
     browser: Browser, running: Running, client: httpx.Client
 ) -> None:
-    """The question of a task's page was answered elsewhere: its place shows the decision."""
+    """The question of a task's page was answered elsewhere: its place shows the decision, and no notice is lost."""
     question = _ask(client)
     task = client.get(f"/api/v1/approvals/{question}").json()["task"]
     with viewing(browser, running) as viewer:
         page = viewer.open(f"/tasks/{task}")
-        expect(_card(page, question)).to_be_visible()
+        csrf = page.locator("[name=csrf]").first.input_value()
+        page.request.post(f"/tasks/{task}/pause", form={"csrf": csrf}, max_redirects=0)
         _deny(client, question)
         expect(page.locator("[data-stub]")).to_contain_text("Pay invoice 4711")
         expect(page.locator("[data-stub]")).to_contain_text("denied by owner")
+        expect(viewer.open("/").locator(".notice")).to_contain_text("Paused")
 
 
 @SIZES

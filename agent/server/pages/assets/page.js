@@ -56,9 +56,7 @@
     if (isFetching) { isStale = true; return; }
     isFetching = true;
     try {
-      const answer = await fetch(location.href, {
-        headers: { "X-Agent-Cursor": cursor }, cache: "no-cache", credentials: "same-origin",
-      });
+      const answer = await fetchPage(location.href);
       // What no page answers, as at an address that does not exist, is no sign-out.
       if (answer.status === 401 && isPage(answer)) { location.reload(); return; }
       const tag = answer.headers.get("etag");
@@ -74,6 +72,8 @@
     if (isStale) { isStale = false; refresh(); }
   }
 
+  // With this header it takes no notices, which are for the next page that the person opens.
+  function fetchPage(address) { return fetch(address, { headers: { "X-Agent-Cursor": cursor }, cache: "no-cache" }); }
   function isPage(answer) { return (answer.headers.get("content-type") || "").startsWith("text/html"); }
 
   // The page of a refused form stands at the address of its action, which cannot be fetched. A field
@@ -195,7 +195,7 @@
   }
   async function tell(ending, address) {
     try {
-      const page = new DOMParser().parseFromString(await (await fetch(address)).text(), "text/html");
+      const page = new DOMParser().parseFromString(await (await fetchPage(address)).text(), "text/html");
       const decision = page.querySelector("[data-decision]");
       if (decision) ending.textContent = decision.textContent;
     } catch { /* That it no longer waits is true as well. */ }
