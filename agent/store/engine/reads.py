@@ -218,13 +218,15 @@ def next_wake_time(connection: Connection) -> int | None:
 
 
 def begun_after(connection: Connection, instant: int) -> list[str]:
-    """Return open tasks with a wait, a question or a lease that began after an instant."""
+    """Return open tasks with a time limit, a wait, a question or a lease that began after an instant."""
     rows = connection.query(
         "SELECT s.task_id FROM steps AS s WHERE s.wake_at > :instant AND s.started_at > :instant"
         " UNION SELECT a.task_id FROM approvals AS a"
         " WHERE a.status = 'pending' AND a.created_at > :instant"
         " UNION SELECT w.task_id FROM work AS w"
-        " WHERE w.status IN ('leased', 'running') AND w.leased_at > :instant",
+        " WHERE w.status IN ('leased', 'running') AND w.leased_at > :instant"
+        " UNION SELECT t.id FROM tasks AS t WHERE t.status IN ('running', 'paused')"
+        " AND t.deadline > :instant AND t.started_at > :instant",
         instant=instant,
     )
     return [str(row[0]) for row in rows]

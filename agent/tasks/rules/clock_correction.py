@@ -1,7 +1,8 @@
 """Waits that began while the clock ran ahead, once it has been corrected: they would last as much longer.
 
 Questions, leases and the times of calls that may be under way are moved back to now, as a whole. Other waits end
-early, and their steps decide again how long to wait: that is what every step can do at any time.
+early, and their steps decide again how long to wait: that is what every step can do at any time. The time limit of
+a task counts from now.
 """
 
 from dataclasses import replace
@@ -11,7 +12,7 @@ from agent.core.clock import CLOCK_ERROR_US
 from agent.core.state_machine import WORK_LEASED, ApprovalStatus, StepStatus
 from agent.core.waits import Work
 from agent.store.db.database import Connection
-from agent.store.engine import approval_rows, call_rows
+from agent.store.engine import approval_rows, call_rows, task_rows
 from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
@@ -19,6 +20,7 @@ from agent.tasks.state.rows import StepRow
 
 def correct(tx: Connection, locked: LockedTask) -> None:
     """Let what began in the future begin now."""
+    _correct_deadline(tx, locked)
     call_rows.begin_now(tx, locked.task.id, locked.now + CLOCK_ERROR_US, locked.now)
     for step in locked.load_open(tx):
         if step.wake_at is None or step.wake_at <= locked.now:
@@ -33,6 +35,13 @@ def correct(tx: Connection, locked: LockedTask) -> None:
 
 def _is_ahead(instant: int | None, locked: LockedTask) -> bool:
     return instant is not None and instant > locked.now + CLOCK_ERROR_US
+
+
+def _correct_deadline(tx: Connection, locked: LockedTask) -> None:
+    started_at, task = task_rows.started_at(tx, locked.task.id), locked.task
+    if task.deadline is not None and started_at is not None and _is_ahead(started_at, locked):
+        task.deadline -= started_at - locked.now
+        task.set_columns(started_at=locked.now)
 
 
 def _correct_question(tx: Connection, locked: LockedTask, step: StepRow, approval_id: str) -> None:

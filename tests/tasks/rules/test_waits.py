@@ -157,6 +157,23 @@ def test_a_retry_planned_while_the_clock_ran_ahead_comes_at_once(hand: Hand) -> 
     assert hand.names(task_id) == ["a"]
 
 
+def test_the_time_limit_of_a_task_started_while_the_clock_ran_ahead_counts_from_its_correction(
+    hand: Hand,
+) -> None:
+    """It ends after its hour, and not after the days of the error too; a second correction adds nothing."""
+    hand.skip(6 * DAY)
+    task_id = hand.start(graph(step("a"), timeout_seconds=3600.0))
+    hand.skip(-6 * DAY)
+    corrected_at = hand.clock.now()
+    for _ in range(2):
+        recovery.correct_waits(hand.database, hand.clock)
+        hand.skip(1700)
+    columns = "SELECT deadline, next_wake_time FROM tasks WHERE id = :id"
+    ((deadline, woken_at),) = hand.rows(columns, id=task_id)
+    assert 0 <= deadline - corrected_at - 3600 * SECOND < 60 * SECOND
+    assert woken_at <= deadline
+
+
 def test_a_short_timer_wakes_without_other_events(engine: Engine) -> None:
     """Only the clock is needed to wake a step."""
     done = engine.run(graph(other("wait", "wait", config={"duration": "50ms"})))
