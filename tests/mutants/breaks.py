@@ -429,6 +429,13 @@ MUTANTS: Final = (
         "if row.expires_at is not None and row.expires_at < 0:",
     ),
     Mutant(
+        "a worker that comes back stops the jobs of its successor",
+        "before a commit tells it that it was declared dead, a poll lets it stop jobs that others watch",
+        "agent/tasks/commit/committer.py",
+        "DECLARED_DEAD if is_wanted else _NOT_WANTED",
+        "_NOT_WANTED",
+    ),
+    Mutant(
         "a step succeeds by a call that failed",
         "a check finds that a call happened whose late failure is on record, and the step succeeds",
         "agent/tasks/commit/apply.py",

@@ -11,7 +11,8 @@ from typing import Final
 import structlog
 
 from agent.core.clock import Clock
-from agent.core.state_machine import TaskStatus
+from agent.core.state_machine import TASK_ENDED, TaskStatus
+from agent.steps.attempt.outcome_rules import DECLARED_DEAD
 from agent.steps.types.attempt_input import AttemptInput
 from agent.steps.types.outcome import Failed, StepError
 from agent.store.artifacts import artifact_rows
@@ -46,6 +47,7 @@ from agent.tasks.state.graph_cache import GraphCache
 log = structlog.get_logger(__name__)
 
 _NO_CAPACITY: Final = ClaimCapacity(slots=0, running=0, lease_us=0)
+_NOT_WANTED: Final = "the task no longer wants this attempt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class PollResult:
     """The result of a poll, which changes nothing."""
 
     next_wake_time: int | None
-    lost_claims: list[str]
-    """Steps that this worker does not own any more."""
+    lost_claims: dict[str, str]
+    """Steps that this worker does not own any more, and why."""
     paused_steps: list[str]
     """Steps of paused tasks."""
     failing_steps: list[str]
@@ -158,11 +160,14 @@ class Committer:
             self._handle_failure(Phase.POLL, error.fault)
             raise
         by_step = {row[0]: row for row in rows}
-        poll = PollResult(soonest, [], [], [])
+        poll = PollResult(soonest, {}, [], [])
         for claim in claims:
             row = by_step.get(claim.step_id)
             if row is None or row[1] != claim.token or row[2] != self.worker_id:
-                poll.lost_claims.append(claim.step_id)
+                # The step of a task that goes on was taken over: its attempt may not stop a job that the
+                # next one watches, although no commit has found yet that this worker is dead.
+                is_wanted = row is not None and row[3] not in TASK_ENDED
+                poll.lost_claims[claim.step_id] = DECLARED_DEAD if is_wanted else _NOT_WANTED
             elif row[3] == TaskStatus.PAUSED:
                 poll.paused_steps.append(claim.step_id)
             elif row[4] == "failing":

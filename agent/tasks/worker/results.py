@@ -73,8 +73,8 @@ def _follow_triggers(worker: "Worker", result: TxResult) -> None:
 async def signal_attempts(worker: "Worker", poll: PollResult) -> None:
     """Stop or pause attempts as a poll demands."""
     attempts = worker.attempts
-    for step_id in poll.lost_claims:
-        attempts.stop(step_id, "the task no longer wants this attempt")
+    for step_id, reason in poll.lost_claims.items():
+        attempts.stop(step_id, reason)
     for step_id in poll.paused_steps:
         attempts.pause(step_id)
     attempts.unpause(set(poll.paused_steps))

@@ -10,6 +10,7 @@ import pytest
 from agent import recovery
 from agent.core.clock import SECOND, Clock
 from agent.core.waits import ChildRequest
+from agent.steps.attempt.outcome_rules import DECLARED_DEAD
 from agent.steps.process import processes
 from agent.steps.types.outcome import Waiting
 from agent.store.db.database import Database
@@ -17,6 +18,7 @@ from agent.store.engine import reads, workers
 from agent.tasks.operator.operator import Operator
 from agent.tasks.rescue import rescue_steps
 from agent.tasks.rules.creation import Submission
+from agent.tasks.worker.attempts import claim_of
 from tests.support.child_tasks import child_of, register
 from tests.support.engine import (
     PATIENCE_SECONDS,
@@ -30,6 +32,7 @@ from tests.support.engine import (
     other,
     step,
 )
+from tests.support.interventions import lose
 from tests.support.step_functions import Gate, runs
 
 
@@ -350,3 +353,15 @@ def test_a_takeover_leaves_locked_tasks_for_the_next_pass(postgres_database: Dat
     for hand in (dead, survivor):
         hand.close()
     assert find_violations(postgres_database) == []
+
+
+def test_a_worker_that_comes_back_learns_from_a_poll_that_it_was_declared_dead(hand: Hand) -> None:
+    """Its attempts then leave their jobs to the next ones; those of a canceled task stop theirs."""
+    canceled_id, _ = hand.submit(graph(step("canceled")), graph(step("lost")))
+    canceled, lost = (claim_of(hand.claimed(name)) for name in ("canceled", "lost"))
+    hand.operator.cancel(canceled_id)
+    lose(hand)
+    assert hand.committer.poll([canceled, lost]).lost_claims == {
+        canceled.step_id: "the task no longer wants this attempt",
+        lost.step_id: DECLARED_DEAD,
+    }
