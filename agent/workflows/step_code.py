@@ -28,7 +28,9 @@ _INTERPRETER: Final = re.compile(
     + _SHELL.pattern
 )
 """A program that runs a script among its words."""
-_WRAPPER: Final = re.compile("env|nice|nohup|time|timeout|sudo|xvfb-run")
+_WRAPPER: Final = re.compile(
+    "env|nice|ionice|nohup|setsid|stdbuf|flock|time|timeout|sudo|doas|xvfb-run"
+)
 """A program that runs the command among its words."""
 _INLINE: Final = re.compile("-[a-z]*c|-m|-e|--eval")
 """An option after which the code is a text or a module, not a file."""

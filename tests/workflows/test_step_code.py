@@ -65,6 +65,7 @@ def test_a_scan_notices_changed_code(tmp_path: Path) -> None:
         (["timeout", "{{ inputs.seconds }}", "./do.sh", "data.csv"], ["do.sh"]),
         (["env", "./bin/python", "data.csv", "do.sh"], ["bin/python", "data.csv"]),
         (["nice", "cat", "data.csv"], []),
+        (["flock", "data.csv", "./do.sh"], ["do.sh"]),
         (["python", "-m", "csv_tool", "data.csv"], []),
         (["bash", "-lc", "cat data.csv", "data.csv"], []),
         (["cat", "data.csv"], []),
