@@ -113,7 +113,12 @@ class Timeline:
 
 def ran_seconds(spans: Sequence[Span]) -> float | None:
     """Return how long something ran, once where several did; None where it only waited."""
-    ran = [span for span in spans if not span.is_wait]
+    # Attempts are listed with instants in milliseconds: their durations are the same.
+    ran = [
+        replace(span, start=span.start // 1000 * 1000, end=span.end // 1000 * 1000)
+        for span in spans
+        if not span.is_wait
+    ]
     if not ran:
         return None
     first, last = min(span.start for span in ran), max(span.end for span in ran)

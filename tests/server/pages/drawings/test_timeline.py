@@ -12,6 +12,7 @@ from agent.server.pages.drawings.timeline import (
     Span,
     TimelineRow,
     draw_timeline,
+    ran_seconds,
 )
 
 SECOND = 1_000_000
@@ -139,3 +140,8 @@ def test_a_short_pause_is_drawn_as_long_as_it_was() -> None:
 def test_nothing_ran_yet() -> None:
     """A task without attempts has an empty timeline."""
     assert draw_timeline([TimelineRow("a", ())]).rows == []
+
+
+def test_a_step_ran_as_long_as_its_attempt() -> None:
+    """Both have the duration between the instants that are shown, which are cut to milliseconds."""
+    assert ran_seconds([Span(1_900, 3_400, "succeeded", "")]) == 0.002
