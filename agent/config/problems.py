@@ -59,6 +59,12 @@ def _message(path: list[str], problem: Any) -> str:
     ):
         # The same for values of its environment, its headers, its options and its URL.
         return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    if path[:2] == ["notify", "operator"]:
+        # An address of Apprise holds a password: it is not repeated either.
+        return (
+            "must be a list of telegram:ID, slack:ID, terminal:USER, or apprise: with the place of its"
+            f" address, as {FORMS}"
+        )
     if path == ["database", "url"] and problem["type"] == "string_pattern_mismatch":
         return 'must be empty, "sqlite:///path" or "postgresql://…"'
     message = str(problem["msg"]).removeprefix("Value error, ")

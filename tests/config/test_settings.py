@@ -250,6 +250,17 @@ def test_variables_that_belong_together(tmp_path: Path) -> None:
         load(tmp_path / "config.toml", given)
 
 
+@pytest.mark.parametrize("given", ['["mailtos://ann:hunter2@example.org"]', '"ntfy://hunter2@x"'])
+def test_an_address_of_apprise_in_the_file_is_refused_and_not_repeated(
+    tmp_path: Path, given: str
+) -> None:
+    """It holds a password; the message says how to write it."""
+    (tmp_path / "config.toml").write_text(f"[notify]\noperator = {given}\n")
+    with pytest.raises(ConfigError, match=r"terminal:USER, or apprise: .* env:NAME") as raised:
+        load(tmp_path / "config.toml", {})
+    assert "hunter2" not in str(raised.value)
+
+
 def test_a_message_does_not_repeat_a_possible_secret(tmp_path: Path) -> None:
     """A token in place of its reference gets a message that does not contain it."""
     path = tmp_path / "config.toml"
