@@ -17,6 +17,11 @@ Document = dict[str, Any]
 Row = tuple[str, str, str, str | None]
 """One line of the status: subject, text, next command and colour."""
 _INDENT: Final = 16
+_PROBE_SECONDS: Final = 2.0
+_DEGRADED: Final = {
+    "threads": "functions outlive their attempts in threads, which keep slots until they return"
+    " (`executor: process` would end them)",
+}
 _WIDEST: Final = 52
 """The column of commands begins there at the latest."""
 
@@ -72,9 +77,27 @@ def _local(configuration: "Configuration") -> Document:
     if instance is not None:
         document["outdated_settings"] = instance.outdated_keys(configuration)
         document["outdated_program"] = instance.has_old_program
+        document["degraded"] = _degraded(instance.api)
     with database.connect("reader") as connection, connection.snapshot():
         now = database.clock.now()
         return document | overview.overview_document(connection, settings, now)
+
+
+def _degraded(api: str | None) -> list[str]:
+    """Return what limits the running agent: only its process knows."""
+    import json
+    from contextlib import closing, suppress
+    from http.client import HTTPConnection, HTTPException
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(api or "")
+    if parts.scheme != "http":
+        return []
+    connection = HTTPConnection(parts.netloc, timeout=_PROBE_SECONDS)
+    with closing(connection), suppress(OSError, HTTPException, ValueError):
+        connection.request("GET", "/readyz")
+        return list(json.loads(connection.getresponse().read()).get("because", ()))
+    return []
 
 
 def _agent(database: "Database", instance: "Instance | None") -> Document:
@@ -151,6 +174,8 @@ def _places(document: Document) -> Iterator[Row]:
         yield "database", document["database"] or "none yet", "", None
     if document.get("outdated_program"):
         yield "program", "replaced since the agent started: restart it", "stop", "yellow"
+    for what in document.get("degraded", ()):
+        yield "degraded", _DEGRADED.get(what, what), "", "yellow"
     if outdated := document.get("outdated_settings"):
         from agent.config.reloading import split
 

@@ -14,6 +14,18 @@ from tests.support.recorded_triggers import record_workflow, trigger_row
 from tests.support.terminal import Terminal
 
 FAILING = "name: failing\nsteps:\n  fail: {shell: {argv: ['false'], effect: none}}\n"
+BLOCKING = """\
+import pathlib, time
+
+def block():
+    while not pathlib.Path(__file__).with_name("go-on").exists():
+        time.sleep(0.05)
+"""
+SLOW = """\
+name: slow
+steps:
+  wait: {timeout: 0.1s, retry: {max_attempts: 1}, python: "blocking:block"}
+"""
 DEAF = """\
 name: deaf
 steps:
@@ -149,6 +161,21 @@ def test_a_running_agent(cli: Cli) -> None:
         assert stopped.out == "stopped\n"
         assert f"process {process.pid}" in stopped.err
     assert cli("status", "--json", code=3).json["agent"] == {"running": False}
+
+
+@pytest.mark.process
+def test_a_function_that_outlives_its_attempt(cli: Cli) -> None:
+    """While its thread keeps a slot, the agent at a glance says so and names the remedy."""
+    cli.write("config.toml", "[server]\nport = 0\n")
+    cli.write("blocking.py", BLOCKING)
+    cli.write("slow.yaml", SLOW)
+    with cli.daemon():
+        task = cli("run", "slow.yaml", "--json").json["id"]
+        cli.wait_for(lambda: cli.task(task)["status"] == "failed")
+        cli.wait_for(lambda: cli("status", "--json").json["degraded"] == ["threads"])
+        assert "`executor: process` would end them" in cli("status").out
+        cli.write("go-on", "")
+        cli.wait_for(lambda: cli("status", "--json").json["degraded"] == [])
 
 
 @pytest.mark.process
