@@ -247,7 +247,7 @@ async def _call_handler(
     try:
         with scope:
             _interrupt_on_stop(context, scope, limit)
-            context.note_outlived = partial(_note_outlived, context, limit)
+            context.note_outlived = partial(_note_outlived, limit=limit)
             try:
                 end.outcome = await handler(config, context)
             except (Exception, EndAttempt) as error:
@@ -288,7 +288,8 @@ def _render_state(outcome: Succeeded, context: StepContext) -> Outcome:
 
 def _interrupt_on_stop(context: StepContext, scope: CancelScope, limit: TimeLimit) -> None:
     """Interrupt the attempt when the engine stops it. At a shutdown, calls in flight may end first."""
-    calls, signals = context.calls, context.signals
+    # None of these refers to the context: a cycle would keep the attempt until the next collection.
+    calls, signals, attempt_input = context.calls, context.signals, context.attempt_input
 
     def interrupt() -> None:
         if signals.stop_reason == SHUTDOWN and calls.in_flight > 0:
@@ -301,7 +302,7 @@ def _interrupt_on_stop(context: StepContext, scope: CancelScope, limit: TimeLimi
     def interruption() -> str | None:
         if signals.is_stopping:
             return f"stopped: {signals.stop_reason}"
-        return f"timeout: {limit.error(context.attempt_input).message}" if scope.is_over() else None
+        return f"timeout: {limit.error(attempt_input).message}" if scope.is_over() else None
 
     calls.interruption = interruption
     context.is_interrupted = scope.is_over

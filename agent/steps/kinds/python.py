@@ -93,7 +93,7 @@ async def _in_thread(function: Callable[[], T], context: StepContext) -> T:
             raise
         await asyncio.wait([future], timeout=HEED_SECONDS)
         if not future.done():
-            context.note_outlived()
+            context.note_outlived(context)
     result: T = await asyncio.shield(future)
     context.signals.has_runaway_thread = False
     return result

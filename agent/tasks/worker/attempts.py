@@ -126,6 +126,9 @@ class Attempts:
         except asyncio.CancelledError:
             # The worker ends during an effect: the next attempt finds out what became of it.
             return
+        finally:
+            # A cycle would keep the attempt, with its task and its values, until the next collection.
+            attempt.signals.on_outlived = None
         self._finish(attempt, outcome)
 
     def _outlive(self, attempt: Attempt, outcome: Outcome, name: str) -> None:
