@@ -173,6 +173,7 @@ def _record_verdict(
     unknown = [row for row in call_rows.unresolved_calls(tx, [step.id]) if row[-1] != "retry"]
     if not unknown:
         raise RefusedError(_nothing_to_resolve(step_name, step))
+    check_answer(principal, approvals.gate_who(tx, locked, step))
     if verdict == "fail":
         raise RefusedError("the task has ended: say whether it happened (done) or not (retry)")
     alive_until = lineage.effects_alive_until(tx, task_id)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from agent.approvals import answering
 from agent.approvals.answering import DecidedError, InvalidAnswerError
+from agent.approvals.permission import ALL_SCOPES, NotAllowedError, Principal
 from agent.core.state_machine import CallStatus
 from agent.core.waits import UnknownCall
 from agent.steps.types.call_records import CallResult
@@ -10,7 +12,7 @@ from agent.steps.types.outcome import Waiting
 from agent.tasks.commit.batch import Batch, JournalEntry
 from agent.tasks.errors import RefusedError
 from agent.tasks.worker.attempts import claim_of
-from tests.support.approvals import asked, everything, gated, pending, resolve, say, token
+from tests.support.approvals import asked, everything, gated, parked, pending, resolve, say, token
 from tests.support.engine import Engine, Hand, eventually, graph, other, step
 from tests.support.interventions import intend
 from tests.support.step_functions import Gate, runs
@@ -114,3 +116,27 @@ def test_a_denied_child_fails_the_step_that_waits_for_it(engine: Engine) -> None
     (approval,) = eventually(lambda: pending(engine))
     say(engine, approval, "deny")
     assert engine.wait(parent, "failed")["error"]["class"] == "child"
+
+
+@pytest.mark.parametrize("has_asked", [True, False])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_who_may_approve_an_effect_may_say_what_became_of_it(
+    hand: Hand, *, has_asked: bool, is_over: bool
+) -> None:
+    """Its gate names who: no other caller may have the effect made again, also after the task's end."""
+    if has_asked:
+        task_id = parked(hand, who=["terminal"])
+        (approval,) = pending(hand, task_id)
+        say(hand, approval, "approve")
+        hand.commit()
+    else:
+        task_id = hand.start(graph(gated("pay", token(), who=["terminal"])))
+    call_id = intend(hand, hand.claimed("pay", task_id))
+    if is_over:
+        hand.operator.cancel(task_id)
+    else:
+        hand.settle({"pay": Waiting(UnknownCall(call_id))}, task_id)
+    phone = Principal("api", "phone", ALL_SCOPES)
+    with pytest.raises(NotAllowedError, match="allowed: terminal"):
+        answering.resolve(hand.database, task_id, "pay", "retry", principal=phone)
+    assert resolve(hand.database, task_id, "pay", "retry").is_changed

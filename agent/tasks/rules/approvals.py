@@ -39,6 +39,7 @@ from agent.tasks.rules.external_work import work_leases
 from agent.tasks.state import transitions
 from agent.tasks.state.locked_task import LockedTask
 from agent.tasks.state.rows import StepRow
+from agent.workflows.templates.templates import is_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,22 @@ def ask_about_unknown(
     shown = {"call": call_id, "action": action, "request": request}
     if changed_request is not None:
         shown["now"] = changed_request
-    ask(tx, locked, step, Question("unknown", message, shown), checkpoint, call_id)
+    question = Question("unknown", message, shown, who=gate_who(tx, locked, step) or None)
+    ask(tx, locked, step, question, checkpoint, call_id)
+
+
+def gate_who(tx: Connection, locked: LockedTask, step: StepRow) -> list[str]:
+    """Return who may answer for a step's gate: that also decides whether its effect is made again.
+
+    As its last question had it; before one was asked in this task, as the definition says, unless that is a template.
+    """
+    for row in reversed(store.of_steps(tx, [step.id])):
+        if row.kind == "approval":
+            asked: list[str] = json.loads(row.who or "[]")
+            return asked
+    written = (locked.definition(step).approval or {}).get("who") or []
+    defined = [written] if isinstance(written, str) else list(written)
+    return [] if any(is_template(each) for each in defined) else defined
 
 
 def _last_error(tx: Connection, step: StepRow) -> dict[str, Json] | None:
