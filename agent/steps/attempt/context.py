@@ -47,7 +47,7 @@ class ContextFacts:
         """The paths in the step's configuration that name secrets."""
         self.is_interrupted: Callable[[], bool] = bool
         """Whether the time limit or the engine has interrupted the attempt."""
-        self.note_outlived: Callable[["StepContext"], None] = lambda _: None
+        self.note_outlived: Callable[[StepContext], None] = lambda _: None
         """Called when the attempt is over, and a thread of its own still runs."""
         self.command_limits: dict[str, int] = {}
         """The limits of the step's commands, by name: `memory`, `cpu_seconds`, `files`."""
