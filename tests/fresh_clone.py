@@ -22,6 +22,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 TIMEOUT_SECONDS: Final = 1800.0
 _ONE_TEST: Final = "ARGS=tests/core/test_waits.py"
+_OF_TARGETS: Final = ("ARGS", "KILLS", "SEED")
+"""Make exports those of its own command line, which are meant for `make targets` alone."""
 SHORTEST: Final[dict[str, tuple[str, ...]]] = {
     "help": (),
     "run": (),
@@ -93,11 +95,11 @@ def _stop_agent(clone: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def _environment(clone: Path) -> dict[str, str]:
-    """Return the environment of a new user: nothing of this one's agent or virtual environment."""
+    """Return the environment of a new user: nothing of this one's agent, virtual environment or make."""
     own = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("AGENT_", "VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS"))
+        if not name.startswith(("AGENT_", "VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS", *_OF_TARGETS))
     }
     return {**own, "HOME": str(clone.parent / "home")}
 
