@@ -24,3 +24,13 @@ def test_no_mutant_is_lost() -> None:
     """Those that the engine was first judged by are frozen with their reasons; only what they change moves."""
     frozen = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))
     assert frozen.items() <= {mutant.name: mutant.why for mutant in MUTANTS}.items()
+
+
+CRASHES_THE_RUNNER = {"an exception whose text raises is not contained"}
+"""Noticed by the end of the whole run, and so by no test of its own."""
+
+
+def test_each_mutant_names_the_test_that_noticed_it() -> None:
+    """`make mutants ARGS=--record` writes them."""
+    noticed = json.loads((Path(__file__).parent / "noticed.json").read_text(encoding="utf-8"))
+    assert {mutant.name for mutant in MUTANTS} - CRASHES_THE_RUNNER == noticed.keys()

@@ -108,6 +108,17 @@ def test_head_is_the_newest_migration() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [migrate.HEAD]
 
 
+def test_the_database_records_the_oldest_schema_whose_workers_may_stay(
+    database: Database,
+) -> None:
+    """Beside its own schema, and where workers of that version look."""
+    with database.connect("reader") as connection:
+        assert connection.query("SELECT revision FROM schema_revision") == [(migrate.HEAD,)]
+        oldest = migrate.oldest_worker(migrate.HEAD)
+        assert connection.query("SELECT version_num FROM alembic_version") == [(oldest,)]
+    assert oldest < migrate.HEAD
+
+
 def test_upgrading_again_changes_nothing(database: Database) -> None:
     """A database that is up to date keeps its schema and its rows."""
     with database.connect("writer") as connection:
