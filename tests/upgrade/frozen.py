@@ -20,7 +20,7 @@ from tests.support.postgres import PostgresServer
 from tests.upgrade.story import in_flight
 
 DIRECTORY = Path(__file__).parent
-RELEASED = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0010", "0011")
+RELEASED = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0010", "0011", "0012")
 """The revisions of the schema that people have databases of."""
 _TABLES = """
     SELECT tablename FROM pg_tables WHERE schemaname = 'public'
