@@ -15,7 +15,7 @@ from agent.tasks.rules.creation import Submission
 from agent.workflows.compile.compiler import compile_text
 from tests.support.cli import PATIENCE_SECONDS, PROGRAM, Cli
 from tests.support.engine import eventually, find_violations
-from tests.upgrade.history import extract, last_with_revision, program_of
+from tests.upgrade.history import extract, known, last_with_revision, program_of
 
 pytestmark = pytest.mark.process
 
@@ -86,7 +86,7 @@ def test_an_older_worker_goes_on_after_the_upgrade(
     present = Cli(tmp_path / "home", AGENT_DATABASE__URL=empty_postgres_url)
     present.write("config.toml", CONFIGURATION)
     present.write("napping.yaml", NAPPING)
-    commit = commit or last_with_revision(revision)
+    commit = last_with_revision(revision) if commit is None else known(commit)
     older = program_of(extract(commit, tmp_path / "earlier"), present)
     older("db", "upgrade")
     database = Database(empty_postgres_url)
@@ -121,7 +121,10 @@ def test_the_upgrade_names_the_workers_that_will_end(
     present.write("config.toml", CONFIGURATION)
     older = program_of(extract(last_with_revision("0010"), tmp_path / "earlier"), present)
     older("db", "upgrade")
+    database = Database(empty_postgres_url)
     with _worker(older) as old:
+        # It says that it runs a moment before it enrols.
+        eventually(lambda: _worker_states(database))
         said = present("db", "upgrade").err
         assert f"process {old.pid} on" in said
         assert "workers of schema 0010 will end" in said
