@@ -101,6 +101,7 @@ def test_an_older_worker_goes_on_after_the_upgrade(
         _submit(database, THINKING, 3)
         eventually(lambda: _statuses(database) == ["succeeded"] * 5, lambda: _statuses(database))
         with _worker(present) as new:
+            eventually(lambda: len(_worker_states(database)) == 2, "the new worker enrols")
             _submit(database, THINKING, 10)
             eventually(
                 lambda: _statuses(database) == ["succeeded"] * 15, lambda: _statuses(database)
