@@ -115,6 +115,7 @@ def _check_all(deep_check: "DeepCheck | None") -> Iterator[CheckResult]:
 
 def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
     """Report where the running agent has another program than is installed, or other settings than the file."""
+    from agent.cli.commands import status
     from agent.config.reloading import split
     from agent.daemon.instance_file import running_instance
 
@@ -124,6 +125,8 @@ def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
     if instance.has_old_program:
         text = f"the program in {instance.program} was replaced since the agent started: restart it"
         yield CheckResult("program", "warning", f"{text} (`agent stop`, then `agent up`)")
+    for what in status.degraded(instance.api):
+        yield CheckResult(what, "warning", status.DEGRADED.get(what, "the running agent says so"))
     file = configuration.settings.file
     if instance.configuration != (None if file is None else str(file)):
         used = instance.configuration or "no configuration"

@@ -18,7 +18,7 @@ Row = tuple[str, str, str, str | None]
 """One line of the status: subject, text, next command and colour."""
 _INDENT: Final = 16
 _PROBE_SECONDS: Final = 2.0
-_DEGRADED: Final = {
+DEGRADED: Final = {
     "threads": "functions outlive their attempts in threads, which keep slots until they return"
     " (`executor: process` would end them)",
 }
@@ -77,13 +77,13 @@ def _local(configuration: "Configuration") -> Document:
     if instance is not None:
         document["outdated_settings"] = instance.outdated_keys(configuration)
         document["outdated_program"] = instance.has_old_program
-        document["degraded"] = _degraded(instance.api)
+        document["degraded"] = degraded(instance.api)
     with database.connect("reader") as connection, connection.snapshot():
         now = database.clock.now()
         return document | overview.overview_document(connection, settings, now)
 
 
-def _degraded(api: str | None) -> list[str]:
+def degraded(api: str | None) -> list[str]:
     """Return what limits the running agent: only its process knows."""
     import json
     from contextlib import closing, suppress
@@ -175,7 +175,7 @@ def _places(document: Document) -> Iterator[Row]:
     if document.get("outdated_program"):
         yield "program", "replaced since the agent started: restart it", "stop", "yellow"
     for what in document.get("degraded", ()):
-        yield "degraded", _DEGRADED.get(what, what), "", "yellow"
+        yield "degraded", DEGRADED.get(what, what), "", "yellow"
     if outdated := document.get("outdated_settings"):
         from agent.config.reloading import split
 

@@ -174,6 +174,8 @@ def test_a_function_that_outlives_its_attempt(cli: Cli) -> None:
         cli.wait_for(lambda: cli.task(task)["status"] == "failed")
         cli.wait_for(lambda: cli("status", "--json").json["degraded"] == ["threads"])
         assert "`executor: process` would end them" in cli("status").out
+        findings = cli.run_any("doctor", "--json").json["findings"]
+        assert [each["state"] for each in findings if each["what"] == "threads"] == ["warning"]
         cli.write("go-on", "")
         cli.wait_for(lambda: cli("status", "--json").json["degraded"] == [])
 
