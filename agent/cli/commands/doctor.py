@@ -126,7 +126,9 @@ def _check_instance(configuration: "Configuration") -> Iterator[CheckResult]:
         text = f"the program in {instance.program} was replaced since the agent started: restart it"
         yield CheckResult("program", "warning", f"{text} (`agent stop`, then `agent up`)")
     for what in status.degraded(instance.api):
-        yield CheckResult(what, "warning", status.DEGRADED.get(what, "the running agent says so"))
+        # The store of large values and the disk have checks of their own.
+        if what in status.DEGRADED:
+            yield CheckResult(what, "warning", status.DEGRADED[what])
     file = configuration.settings.file
     if instance.configuration != (None if file is None else str(file)):
         used = instance.configuration or "no configuration"
